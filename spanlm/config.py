@@ -97,8 +97,8 @@ class RunConfig:
         """
         tree = read_config(Path(path))
         config = RunConfig.from_tree(tree, str(path))
-        given, every = {"data.marks", *flat(tree)}, flat(config.to_tree())  # the first runs of schema 1 lack marks
-        if whole and (lost := next((name for name in every if name not in given), None)):
+        written, every = {"data.marks", *flat(tree)}, flat(config.to_tree())  # the first runs of schema 1 lack marks
+        if whole and (lost := next((name for name in every if name not in written), None)):
             way = f"Put the line back as it was (by default {as_written(every[lost])})."
             raise InputError(f"{path}: lacks {lost}: it was cut, or an unreleased version made it. {way}")
         return config
@@ -112,10 +112,10 @@ def _plain(value: object) -> object:
 
 
 def flat(tree: Tree, prefix: str = "") -> Tree:
-    found: Tree = {}
+    fields: Tree = {}
     for name, value in tree.items():
-        found |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return found
+        fields |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return fields
 
 
 def with_options(base: RunConfig, options: Mapping[str, str]) -> RunConfig:
@@ -194,12 +194,12 @@ def kinds_of(tree: Tree) -> dict[str, str]:
 
 def _removed(tree: Tree) -> Tree:
     """Return those of `REMOVED` that the kinds of a configuration had, by their full names."""
-    kinds, found = kinds_of(tree), {}
+    kinds, removed = kinds_of(tree), {}
     for name, value in REMOVED.items():
         of_one = re.match(r"model\.(\w+):(\w+)", name)
         if of_one is None or kinds[of_one[1]] == of_one[2]:
-            found[re.sub(r":\w+", "", name)] = value
-    return found
+            removed[re.sub(r":\w+", "", name)] = value
+    return removed
 
 
 def _without(removed: Tree, tree: Tree, prefix: str = "") -> Tree:
@@ -227,9 +227,9 @@ def overlaid(base: Tree, change: Tree) -> Tree:
 
 def first_difference(old: Tree, new: Tree) -> tuple[str, Any, Any] | None:
     """Return the full name of the first field in which two trees differ, with both values; None if they are equal."""
-    one, other = flat(old), flat(new)
-    values = ((name, one.get(name), other.get(name)) for name in one | other)
-    return next((found for found in values if found[1] != found[2]), None)
+    before, after = flat(old), flat(new)
+    values = ((name, before.get(name), after.get(name)) for name in before | after)
+    return next((row for row in values if row[1] != row[2]), None)
 
 
 def fixed_parts(tree: Tree) -> list[Tree]:
@@ -281,20 +281,20 @@ class _Loader(yaml.SafeLoader):
         event, self._values = self.peek_event(), self._values + 1  # type: ignore[no-untyped-call]
         text = getattr(event, "value", None) or ""
         kind = self.resolve(yaml.ScalarNode, text, event.implicit) if len(text) > 20 else ""  # type: ignore[no-untyped-call]
-        what = "an alias or an anchor" if getattr(event, "anchor", None) else "a merge" if text == "<<" else ""
-        what = "a number of more than 20 digits" if kind.endswith(":int") else what
-        if what or self._values > 10_000:
-            raise yaml.YAMLError(f"line {event.start_mark.line + 1}: {what or 'more than 10,000 values'}; take it out")
+        fault = "an alias or an anchor" if getattr(event, "anchor", None) else "a merge" if text == "<<" else ""
+        fault = "a number of more than 20 digits" if kind.endswith(":int") else fault
+        if fault or self._values > 10_000:
+            raise yaml.YAMLError(f"line {event.start_mark.line + 1}: {fault or 'more than 10,000 values'}; take it out")
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         """Refuse a name that is there twice: the first value would be lost without a word."""
-        there = set[str]()
+        seen = set[str]()
         for name in (name for name, _ in node.value if isinstance(name, yaml.ScalarNode)):
-            if name.value in there:
+            if name.value in seen:
                 line = name.start_mark.line + 1
                 raise yaml.YAMLError(f"line {line}: {name.value} is there already; put all of it in one place")
-            there.add(name.value)
+            seen.add(name.value)
         return super().construct_mapping(node, deep)
 
 

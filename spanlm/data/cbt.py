@@ -65,8 +65,8 @@ class Defect:
 
 def word_class(path: Path) -> str:
     """Return NE, CN, V or P where a file's name has it as in `cbtest_NE_test_2500ex.txt`; else the name's stem."""
-    found = _CLASS.search(path.name)
-    return found[1] if found else path.name.split(".")[0]
+    match = _CLASS.search(path.name)
+    return match[1] if match else path.name.split(".")[0]
 
 
 def is_cbt_like(path: Path) -> bool:
@@ -82,21 +82,21 @@ def read_questions(path: Path, name: str | None = None) -> Iterator[Question | D
     """
     name = name or str(path)
     block: list[_Line] = []
-    found = False
+    has_question = False
     for number, text in enumerate(lines_of(pieces(Text(path, as_text=True))), 1):
         line = _Line(number, text.strip(" \t\r\v\f"))
         # a block ends after its query, at a blank line, and before a line numbered 1 where a query was lost
         if block and (
             not line.text or block[-1].is_query or len(block) == MOST_LINES or line.label == block[0].label == "1"
         ):
-            found = True
+            has_question = True
             yield _question(name, block)
             block = []
         if line.text:
             block.append(line)
     if block:
         yield _question(name, block)
-    elif not found:
+    elif not has_question:
         raise InputError(f"{name}: no question in it; give a file in the format of the Children's Book Test")
 
 
@@ -111,8 +111,8 @@ class _Line(NamedTuple):
     @property
     def label(self) -> str | None:
         """The number it begins with."""
-        found = re.match(r"[0-9]+(?!\S)", self.text)
-        return None if found is None else found[0]
+        match = re.match(r"[0-9]+(?!\S)", self.text)
+        return None if match is None else match[0]
 
 
 class _DefectiveError(Exception):

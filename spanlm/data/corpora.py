@@ -148,8 +148,8 @@ def find_source(config: DataConfig, splits: Sequence[Split], as_text: bool = Fal
         texts, note = split_by_lines(path, as_text)
         return Source(path.name, {split: texts[split] for split in splits}, [note])
     if os.path.exists(path):
-        what = "is no regular file, and a text is read several times: write it to a file first"
-        raise InputError("data.corpus", config.corpus, what)
+        limit = "is no regular file, and a text is read several times: write it to a file first"
+        raise InputError("data.corpus", config.corpus, limit)
     moved = f" If it was moved, name the folder that holds it now: {named('data.dir')}, or {DATA_VARIABLE}."
     is_path = "/" in config.corpus or "." in config.corpus
     hint = moved if is_path else nearest(config.corpus, [DEMO, *CORPORA, *synthetic.NAMES])
@@ -206,8 +206,8 @@ def split_by_lines(path: Path, as_text: bool = False) -> tuple[dict[Split, Text]
     if lines < len(SPLITS):
         for _ in pieces(whole):
             pass  # of what is not UTF-8 the lines mean nothing
-        what = f"{lines} line(s) cannot be split into train, valid and test" if lines else "the file is empty"
-        raise InputError(f"{path}: {what}; give a folder with train.txt, valid.txt and test.txt")
+        problem = f"{lines} line(s) cannot be split into train, valid and test" if lines else "the file is empty"
+        raise InputError(f"{path}: {problem}; give a folder with train.txt, valid.txt and test.txt")
     valid, test = (max(1, lines * share // 100) for share in (_VALID_SHARE, 100 - _TRAIN_SHARE - _VALID_SHARE))
     train = lines - valid - test
     cuts = ends[[train - 1, train + valid - 1]].tolist()
@@ -488,14 +488,14 @@ def _encoded(
 
 def _verified_fingerprint(source: Source, split: Split) -> str:
     text = source.texts[split]
-    found = fingerprint(text)
+    digest = fingerprint(text)
     expected = source.published[split].sha256 if source.published else None
-    if expected is not None and found != expected:
+    if expected is not None and digest != expected:
         raise InputError(
-            f"{text.path}: not the published {source.name} {split} text (SHA-256 {found}, "
+            f"{text.path}: not the published {source.name} {split} text (SHA-256 {digest}, "
             f"published {expected}); fetch it again, or give its folder as --data.corpus to use it as it is"
         )
-    return found
+    return digest
 
 
 def _vocabulary_of(counts: dict[str, int], config: DataConfig, source: Source) -> Vocabulary:

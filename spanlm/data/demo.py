@@ -77,8 +77,8 @@ def _texts() -> dict[str, str]:
     try:
         from pydoc_data.topics import topics
     except ImportError as error:
-        what = "data.corpus=demo: this Python comes without pydoc_data.topics, whose text the demo is"
-        raise InputError(f"{what}; use a text of your own: {named('corpus=…')}") from error
+        problem = "data.corpus=demo: this Python comes without pydoc_data.topics, whose text the demo is"
+        raise InputError(f"{problem}; use a text of your own: {named('corpus=…')}") from error
     return topics
 
 
@@ -114,7 +114,7 @@ def split_topics(topics: Sequence[Topic]) -> dict[Split, list[Topic]]:
         held_out: tuple[Split, ...] = ("valid", "test")
         fits = (split for split in held_out if sum(map(len, chosen[split])) + len(topic) <= share)
         chosen[next(fits, "train")].append(topic)
-    return {split: sorted(found, key=lambda topic: topic.name) for split, found in chosen.items()}
+    return {split: sorted(members, key=lambda topic: topic.name) for split, members in chosen.items()}
 
 
 def _sentences(text: str) -> Iterator[str]:

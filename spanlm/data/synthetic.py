@@ -90,9 +90,9 @@ class Source:
     def lines(self, split: Split) -> Iterator[list[str]]:
         draw, tokens = np.random.default_rng([self.seed, SPLITS.index(split)]), 0
         while tokens < SHARES[split] * self.tokens:
-            found = self.line(draw)
-            tokens += len(found) + 1
-            yield found
+            line = self.line(draw)
+            tokens += len(line) + 1
+            yield line
 
     def text(self, split: Split) -> Iterator[bytes]:
         return (f"{' '.join(line)}\n".encode() for line in self.lines(split))
@@ -117,20 +117,20 @@ class Markov(Source):
 
     def line(self, draw: Generator) -> list[str]:
         moves, emits = self._tables
-        state, found = int(draw.integers(self.states)), list[str]()
-        while not found or draw.random() >= self.end:
-            found.append(f"w{draw.choice(self.words, p=emits[state])}")
+        state, words = int(draw.integers(self.states)), list[str]()
+        while not words or draw.random() >= self.end:
+            words.append(f"w{draw.choice(self.words, p=emits[state])}")
             state = int(draw.choice(self.states, p=moves[state]))
-        return found
+        return words
 
     def law(self, line: Sequence[str]) -> list[Known]:
         moves, emits = self._tables
-        belief, found = np.full(self.states, 1 / self.states), list[Known]()
+        belief, law = np.full(self.states, 1 / self.states), list[Known]()
         for place, word in enumerate(line):
             joint = belief * emits[:, int(word[1:])]
-            found.append(Known(_goes_on(self.end, place) + math.log(joint.sum()), 0))
+            law.append(Known(_goes_on(self.end, place) + math.log(joint.sum()), 0))
             belief = joint / joint.sum() @ moves
-        return [*found, Known(math.log(self.end), 0)]
+        return [*law, Known(math.log(self.end), 0)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,20 +147,20 @@ class Copy(Source):
     kind: ClassVar[str] = "copy"
 
     def line(self, draw: Generator) -> list[str]:
-        found: list[str] = []
-        while not found or draw.random() >= self.end:
-            copied = len(found) >= self.lag and draw.random() < self.chance
-            found.append(found[-self.lag] if copied else f"w{draw.integers(self.words)}")
-        return found
+        words: list[str] = []
+        while not words or draw.random() >= self.end:
+            copied = len(words) >= self.lag and draw.random() < self.chance
+            words.append(words[-self.lag] if copied else f"w{draw.integers(self.words)}")
+        return words
 
     def law(self, line: Sequence[str]) -> list[Known]:
-        found = []
+        law = []
         for place, word in enumerate(line):
             reaches = place >= self.lag
             chance = self.chance * (word == line[place - self.lag]) if reaches else 0.0
             p = chance + (1 - self.chance * reaches) / self.words
-            found.append(Known(_goes_on(self.end, place) + math.log(p), self.lag * reaches))
-        return [*found, Known(math.log(self.end), 0)]
+            law.append(Known(_goes_on(self.end, place) + math.log(p), self.lag * reaches))
+        return [*law, Known(math.log(self.end), 0)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,27 +176,27 @@ class Agreement(Source):
     kind: ClassVar[str] = "agreement"
 
     def line(self, draw: Generator) -> list[str]:
-        numbers, found = list[str](), list[str]()
+        numbers, words = list[str](), list[str]()
         while not numbers or (len(numbers) < self.depth and draw.random() < self.nested):
             numbers.append("sp"[draw.integers(2)])
-            found += ["that"] * (len(numbers) > 1) + ["the", f"noun{draw.integers(self.words)}-{numbers[-1]}"]
-        return found + [f"verb{draw.integers(self.words)}-{number}" for number in reversed(numbers)]
+            words += ["that"] * (len(numbers) > 1) + ["the", f"noun{draw.integers(self.words)}-{numbers[-1]}"]
+        return words + [f"verb{draw.integers(self.words)}-{number}" for number in reversed(numbers)]
 
     def law(self, line: Sequence[str]) -> list[Known]:
         waiting: list[int] = []  # places of nouns
-        found, closing = list[Known](), False
-        each = -math.log(self.words)
+        law, closing = list[Known](), False
+        log_uniform = -math.log(self.words)
         for place, word in enumerate(line):
             if word in ("the", "that"):
-                found.append(Known(math.log(self.nested) if word == "that" else 0.0, 0))
+                law.append(Known(math.log(self.nested) if word == "that" else 0.0, 0))
             elif word.startswith("noun"):
                 waiting.append(place)
-                found.append(Known(each - math.log(2), 0))
+                law.append(Known(log_uniform - math.log(2), 0))
             else:
                 ends = not closing and len(waiting) < self.depth
-                found.append(Known(each + (math.log(1 - self.nested) if ends else 0.0), place - waiting.pop()))
+                law.append(Known(log_uniform + (math.log(1 - self.nested) if ends else 0.0), place - waiting.pop()))
                 closing = True
-        return [*found, Known(0.0, 0)]
+        return [*law, Known(0.0, 0)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,24 +216,24 @@ class Recall(Source):
     def line(self, draw: Generator) -> list[str]:
         keys = [f"k{key}" for key in draw.permutation(self.keys)[: self.pairs]]
         values = {key: f"v{draw.integers(self.values)}" for key in keys}
-        asked = [keys[place] for place in draw.integers(self.pairs, size=self.queries)]
-        return [word for key in [*keys, *asked] for word in (key, values[key])]
+        queries = [keys[place] for place in draw.integers(self.pairs, size=self.queries)]
+        return [word for key in [*keys, *queries] for word in (key, values[key])]
 
     def law(self, line: Sequence[str]) -> list[Known]:
         known: dict[str, int] = {}  # keys, and the place of their last values
-        found = []
+        law = []
         for place in range(len(line)):
             key = line[place - 1]
             if place % 2 == 0:
                 left = self.keys - len(known) if len(known) < self.pairs else self.pairs
-                found.append(Known(-math.log(left), 0))
+                law.append(Known(-math.log(left), 0))
             elif key in known:
-                found.append(Known(0.0, place - known[key]))
+                law.append(Known(0.0, place - known[key]))
                 known[key] = place
             else:
-                found.append(Known(-math.log(self.values), 0))
+                law.append(Known(-math.log(self.values), 0))
                 known[key] = place
-        return [*found, Known(0.0, 0)]
+        return [*law, Known(0.0, 0)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,21 +246,21 @@ class Topics(Source):
     kind: ClassVar[str] = "topics"
 
     def line(self, draw: Generator) -> list[str]:
-        found: list[str] = []
-        while not found or draw.random() >= self.end:
-            old = draw.random() * (len(found) + self.strength) < len(found)
-            found.append(found[draw.integers(len(found))] if old else f"w{draw.integers(self.words)}")
-        return found
+        words: list[str] = []
+        while not words or draw.random() >= self.end:
+            old = draw.random() * (len(words) + self.strength) < len(words)
+            words.append(words[draw.integers(len(words))] if old else f"w{draw.integers(self.words)}")
+        return words
 
     def law(self, line: Sequence[str]) -> list[Known]:
         counts, last = Counter[str](), dict[str, int]()
-        found = []
+        law = []
         for place, word in enumerate(line):
             p = (counts[word] + self.strength / self.words) / (place + self.strength)
-            found.append(Known(_goes_on(self.end, place) + math.log(p), place - last.get(word, place)))
+            law.append(Known(_goes_on(self.end, place) + math.log(p), place - last.get(word, place)))
             counts[word] += 1
             last[word] = place
-        return [*found, Known(math.log(self.end), 0)]
+        return [*law, Known(math.log(self.end), 0)]
 
 
 def _goes_on(end: float, place: int) -> float:
@@ -279,14 +279,14 @@ def find_synthetic(name: str) -> Source:
     Raises:
         InputError: There is no such source or option, or a value is out of range.
     """
-    found = _NAME.fullmatch(name.removeprefix(PREFIX))
-    kind = SOURCES.get(found["name"]) if found else None
-    if found is None or kind is None:
+    match = _NAME.fullmatch(name.removeprefix(PREFIX))
+    kind = SOURCES.get(match["name"]) if match else None
+    if match is None or kind is None:
         raise InputError("data.corpus", name, f"no such source.{nearest(name, NAMES)}")
     types = {option.name: option.type for option in fields(kind)}
     options: dict[str, float] = {}
-    for given in filter(None, found["options"].split(",")):
-        option, _, value = given.partition("=")
+    for setting in filter(None, match["options"].split(",")):
+        option, _, value = setting.partition("=")
         if option not in types:
             raise InputError("data.corpus", name, f"{kind.kind} has no option {option}.{nearest(option, types)}")
         try:

@@ -208,10 +208,10 @@ def _unmarked(lines: bytes, kept: bool) -> bytes:
 def without_marks(line: str, kept: bool) -> str:
     """Do the same in a line that is in memory, in which a line end is white space."""
     if isinstance(line, str) and _has_marks(packed := line.encode(errors="surrogatepass"), kept):
-        found = _unmarked(b"\n" + packed.replace(b"\n", b" ") + b"\n", kept)[1:-1]
-        if LEFT_OUT in found:
+        unmarked = _unmarked(b"\n" + packed.replace(b"\n", b" ") + b"\n", kept)[1:-1]
+        if LEFT_OUT in unmarked:
             _log_marks("the text", "some")
-            return found.decode(errors="surrogatepass")
+            return unmarked.decode(errors="surrogatepass")
     return line
 
 
@@ -234,12 +234,12 @@ def _check(text: Text, piece: bytes, offset: int, lines: int) -> None:
     try:
         piece.decode("utf-8")
     except UnicodeDecodeError as error:
-        what = f"not UTF-8 at byte {offset + error.start} ({error.reason})"
-        raise InputError(f"{text.path}: {what}; {conversion(text.path, piece, offset)}") from error
-    if _RESERVED in piece and (found := _RESERVED_WORD.search(piece)):
+        problem = f"not UTF-8 at byte {offset + error.start} ({error.reason})"
+        raise InputError(f"{text.path}: {problem}; {conversion(text.path, piece, offset)}") from error
+    if _RESERVED in piece and (reserved := _RESERVED_WORD.search(piece)):
         before = Text(text.path, 0, text.start, as_text=True)  # a pipe, which could not be read again, starts at 0
         earlier = sum(map(len, line_ends(before))) if text.start else 0
-        line = 1 + earlier + lines + piece.count(b"\n", 0, found.start())
+        line = 1 + earlier + lines + piece.count(b"\n", 0, reserved.start())
         raise InputError(
             f"{text.path}, line {line}: the word {EOS} is reserved for the end of a line; "
             "delete it or write it another way"

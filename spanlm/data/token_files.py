@@ -113,8 +113,8 @@ def text_pieces(text: Text, fingerprint: str, documents: Documents) -> Iterable[
 
 def _no_word(text: Text) -> InputError:
     if text.start or text.stop is not None:
-        what = f"no word in the part of its lines from byte {text.start}, of train, valid and test"
-        return InputError(f"{text.path}: {what}; give a folder with train.txt, valid.txt and test.txt, or more text")
+        problem = f"no word in the part of its lines from byte {text.start}, of train, valid and test"
+        return InputError(f"{text.path}: {problem}; give a folder with train.txt, valid.txt and test.txt, or more text")
     return InputError(f"{text.path}: no word in it; give a text with at least one word")
 
 

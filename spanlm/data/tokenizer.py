@@ -78,7 +78,7 @@ def written_words(line: str) -> list[str]:
 
 def written_spans(line: str) -> list[tuple[int, int]]:
     """Return where each of `written_words` begins and ends."""
-    return [found.span() for found in _WORD.finditer(line)]
+    return [match.span() for match in _WORD.finditer(line)]
 
 
 def cut_word(word: str, tokenizer: Tokenizer) -> list[str]:
@@ -102,10 +102,10 @@ def as_in_corpus(words: Sequence[str], corpus: str, vocabulary: Vocabulary) -> l
     (`The man was ill.`: not Illinois).
     """
     fits = corpus != "ptb" or all(word in ("N", word.lower()) for word in words)
-    own = _OF_PTB if corpus == "ptb" else _OF_WIKITEXT
-    if (fits and not own.isdisjoint(words)) or all(word in vocabulary for word in words):
+    typical = _OF_PTB if corpus == "ptb" else _OF_WIKITEXT
+    if (fits and not typical.isdisjoint(words)) or all(word in vocabulary for word in words):
         return [[word] for word in words]
-    found = []
+    tokens_by_word = []
     for word in words:
         tokens = [word]
         if word not in vocabulary or (word.endswith(".") and len(word) > 1):
@@ -113,20 +113,20 @@ def as_in_corpus(words: Sequence[str], corpus: str, vocabulary: Vocabulary) -> l
         # an abbreviation that the corpus does not have is a word and a full stop
         stops = [t[-1] == "." and t not in vocabulary and t[:-1] in vocabulary for t in tokens]
         cut = [[t[:-1], "."] if stop else [t] for t, stop in zip(tokens, stops, strict=True)]
-        found.append([t for part in cut for t in part if t != "." or "." in vocabulary])
-    return found if any(found) else [[word] for word in words]  # every line has a token
+        tokens_by_word.append([t for part in cut for t in part if t != "." or "." in vocabulary])
+    return tokens_by_word if any(tokens_by_word) else [[word] for word in words]  # every line has a token
 
 
 def _as_ptb(word: str, vocabulary: Vocabulary) -> list[str]:
     """In small letters, `does n't`, N for numbers and %, no marks but $, # (£), & and the ' of a plural."""
     from spanlm.data.wikipedia.text import NUMBER, cut_word
 
-    found: list[str] = []
+    kept: list[str] = []
     for part in cut_word(word.replace("%", f" {NUMBER} ").replace("£", "#")):
-        is_quote = part == "'" and (word[0] == "'" or not found or not found[-1].endswith("s"))
+        is_quote = part == "'" and (word[0] == "'" or not kept or not kept[-1].endswith("s"))
         if any(map(str.isalnum, part)) or (part in vocabulary and not is_quote):
-            found.append(part if part == NUMBER else part.lower())
-    return found
+            kept.append(part if part == NUMBER else part.lower())
+    return kept
 
 
 def _as_wikitext(word: str, vocabulary: Vocabulary) -> list[str]:

@@ -112,8 +112,8 @@ class Vocabulary:
         except OSError as error:
             raise InputError(f"{path}: cannot read the vocabulary ({error.strerror})") from error
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            what = 'not a vocabulary, which is a JSON object with a list of words under "words"'
-            raise InputError(f"{path}: {what} ({error})") from error
+            problem = 'not a vocabulary, which is a JSON object with a list of words under "words"'
+            raise InputError(f"{path}: {problem} ({error})") from error
         require(content.get("format") == FORMAT, f"{path}: format", content.get("format"), f"{FORMAT}")
         if content.get("hash") != vocabulary.hash:
             raise InputError(

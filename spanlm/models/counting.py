@@ -33,8 +33,8 @@ class ParameterCount:
 def count_parameters(model: NextWordModel) -> ParameterCount:
     total = sum(p.numel() for p in model.parameters() if p.requires_grad)
     words = sum(m.embedding.weight.numel() for m in model.modules() if isinstance(m, LanguageModel))
-    found: Any = getattr(model, "get_input_embeddings", None)  # of a model of Hugging Face
-    words = words if found is None else found().weight.numel()
+    input_embedding: Any = getattr(model, "get_input_embeddings", None)  # of a model of Hugging Face
+    words = words if input_embedding is None else input_embedding().weight.numel()
     return ParameterCount(total, total - words)
 
 
@@ -53,7 +53,7 @@ def count_configured(config: ModelConfig, vocabulary_size: int, streams: int = 0
     layers: int = getattr(config.encoder, "layers", 1)
     if layers > 3:  # each but the first and the last adds the same: a billion need not be made
         fewer = [replace(config, encoder=replace(cast(Any, config.encoder), layers=n)) for n in (2, 3)]
-        counts = (astuple(count_configured(one, vocabulary_size, streams)) for one in fewer)
+        counts = (astuple(count_configured(shallow, vocabulary_size, streams)) for shallow in fewer)
         return ParameterCount(*(a + (layers - 2) * (b - a) for a, b in zip(*counts, strict=True)))
     with torch.device("meta"), _Unfilled():
         model = LanguageModel(config, vocabulary_size)

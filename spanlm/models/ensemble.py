@@ -84,8 +84,8 @@ class EnsembleHead(Head):
     def log_probs(self, readout: Readout) -> Tensor:
         heads = zip(self._heads, self.weights, _members(readout), strict=True)
         # one at a time: each is added to the sum before the next is computed
-        each = ((head.log_probs(member), weight) for head, weight, member in heads if weight > 0)
-        return functools.reduce(torch.logaddexp, (log_p + math.log(weight) for log_p, weight in each))
+        terms = ((head.log_probs(member), weight) for head, weight, member in heads if weight > 0)
+        return functools.reduce(torch.logaddexp, (log_p + math.log(weight) for log_p, weight in terms))
 
     def each(self, readout: Readout, targets: Tensor) -> Tensor:
         """Every member's own log p(target), (M, T, B)."""
@@ -94,9 +94,9 @@ class EnsembleHead(Head):
 
     def each_and_all(self, readout: Readout, targets: Tensor) -> Tensor:
         """Every member's own log p(target) and, last, that of all together, (M + 1, T, B); each is computed once."""
-        each = self.each(readout, targets)
-        weighted = [log_p + math.log(w) for log_p, w in zip(each, self.weights, strict=True) if w > 0]
-        return torch.cat([each, torch.stack(weighted).logsumexp(0, keepdim=True)])
+        log_ps = self.each(readout, targets)
+        weighted = [log_p + math.log(w) for log_p, w in zip(log_ps, self.weights, strict=True) if w > 0]
+        return torch.cat([log_ps, torch.stack(weighted).logsumexp(0, keepdim=True)])
 
 
 def normalised(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:

@@ -96,8 +96,8 @@ class LMState:
         flat = [state.flat() for state in states]
         joined = {}
         for name in flat[0]:
-            longest = max(len(one[name]) for one in flat)
-            joined[name] = torch.cat([_lengthened(one[name], longest) for one in flat], 1)
+            longest = max(len(tensors[name]) for tensors in flat)
+            joined[name] = torch.cat([_lengthened(tensors[name], longest) for tensors in flat], 1)
         return LMState.from_flat(joined)
 
 

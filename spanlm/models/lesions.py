@@ -26,50 +26,50 @@ from spanlm.models.language_model import LanguageModel, to_be_filled
 _WINDOW = re.compile(r"window=([1-9]\d*)", re.ASCII)
 
 
-def require_lesion(how: str) -> int | None:
+def require_lesion(lesion: str) -> int | None:
     """Refuse what names no lesion; return the K of a window.
 
     Raises:
         InputError: neither uniform nor none nor window=K with K at least 1.
     """
-    if how in ("uniform", "none"):
+    if lesion in ("uniform", "none"):
         return None
-    if found := _WINDOW.fullmatch(str(how)):
-        return int(found[1])
-    raise InputError("attention", how, "must be uniform, none or window=K, with a number K of slots, at least 1")
+    if match := _WINDOW.fullmatch(str(lesion)):
+        return int(match[1])
+    raise InputError("attention", lesion, "must be uniform, none or window=K, with a number K of slots, at least 1")
 
 
-def described_lesion(how: str) -> str:
+def described_lesion(lesion: str) -> str:
     """Say in a few words what is attended to."""
-    slots = require_lesion(how)
+    slots = require_lesion(lesion)
     if slots is not None:
         return "the nearest slot alone" if slots == 1 else f"the nearest {slots} slots alone"
-    return "equal weights on all slots" if how == "uniform" else "nothing is remembered"
+    return "equal weights on all slots" if lesion == "uniform" else "nothing is remembered"
 
 
-def lesioned(model: LanguageModel, how: str, title: str) -> LanguageModel:
+def lesioned(model: LanguageModel, lesion: str, title: str) -> LanguageModel:
     """Return a trained model with a lesion; `title` names it in errors.
 
     Raises:
         InputError: `how` is no lesion, the memory does not attend, or its window is narrower than K.
     """
-    config, nearest = model.config, require_lesion(how)
+    config, nearest = model.config, require_lesion(lesion)
     slots = config.memory.slots
     if slots == 0:
         attends = "Name a run whose memory does, as that of model.memory.kind=key_value"
-        raise InputError("attention", how, f"{title}: does not attend", f"{attends}.")
+        raise InputError("attention", lesion, f"{title}: does not attend", f"{attends}.")
     if nearest is not None and slots is not None and nearest > slots:
-        raise InputError("attention", how, f"{title}: has {slots} slots", f"Use window={slots} or fewer.")
+        raise InputError("attention", lesion, f"{title}: has {slots} slots", f"Use window={slots} or fewer.")
     # of a stream that has read nothing, the narrowest memory holds as much as the widest
-    fewer = 1 if how == "none" else nearest
+    fewer = 1 if lesion == "none" else nearest
     memory = config.memory if fewer is None else config.memory.nearest(fewer)
     changed = to_be_filled(replace(config, memory=memory), model.vocabulary_size).to(next(model.parameters()))
     rows = {name: len(x) for name, x in changed.state_dict().items()}
     # where each lag has a row, the oldest is the first
     changed.load_state_dict({name: x[len(x) - rows[name] :] for name, x in model.state_dict().items()})
-    if how == "uniform":
+    if lesion == "uniform":
         changed.memory.equalise()
-    if how == "none":
+    if lesion == "none":
         changed.memory = Forgetful(changed.memory)
     return changed.eval()
 

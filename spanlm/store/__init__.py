@@ -10,5 +10,5 @@ SCHEMA = 1
 def require_schema(number: object, source: object) -> None:
     """Raise InputError unless a file of a run, `source`, has the schema of this version."""
     if number != SCHEMA:
-        what = f"schema={number}: must be {SCHEMA}; another version of spanlm wrote it"
-        raise InputError(f"{source}: {what}")
+        problem = f"schema={number}: must be {SCHEMA}; another version of spanlm wrote it"
+        raise InputError(f"{source}: {problem}")

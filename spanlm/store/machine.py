@@ -56,9 +56,9 @@ def _control_groups() -> set[Path]:
     folders = {Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")}
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
-            _, kinds, own = line.split(":", 2)
+            _, kinds, path = line.split(":", 2)
             if kinds in ("", "memory"):
-                folder = Path("/sys/fs/cgroup", kinds, own.lstrip("/"))
+                folder = Path("/sys/fs/cgroup", kinds, path.lstrip("/"))
                 folders |= {folder, *folder.parents}
     return folders
 

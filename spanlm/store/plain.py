@@ -28,7 +28,7 @@ def c_number(text: str) -> float:
 
 def visible(text: str) -> str:
     """Escape characters that a terminal obeys: direction marks, and controls other than tabs and line ends."""
-    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _OBEYED.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def markdown(text: str) -> str:
@@ -133,9 +133,9 @@ def json_object(text: str | bytes) -> dict[str, Any]:
     return value
 
 
-def several(count: int, what: str) -> str:
+def several(count: int, noun: str) -> str:
     """`1 run`, `2 runs`."""
-    return f"{count} {what}{'s' * (count != 1)}"
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def finite(value: Any) -> Any:

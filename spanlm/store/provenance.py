@@ -156,5 +156,5 @@ def read_precision(folder: Path, otherwise: str) -> str:
 
 def read_texts(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of each part of the corpus when a run was last started (see `starts`); else nothing."""
-    found = (start.get("texts") for start in reversed(starts(folder)))
-    return next((texts for texts in found if isinstance(texts, dict)), {})
+    records = (start.get("texts") for start in reversed(starts(folder)))
+    return next((texts for texts in records if isinstance(texts, dict)), {})

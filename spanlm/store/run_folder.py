@@ -62,8 +62,8 @@ def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
     try:
         str(folder.absolute()).encode()
     except UnicodeEncodeError:
-        what = f"{folder}: its whole path must be UTF-8, or weights cannot be read there. Choose another folder."
-        raise InputError(what) from None
+        problem = f"{folder}: its whole path must be UTF-8, or weights cannot be read there. Choose another folder."
+        raise InputError(problem) from None
     above = list(takewhile(lambda path: not path.exists(), folder.parents))
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -182,8 +182,8 @@ def require_fit(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor], s
     for name in sorted(fitting.keys() | kinds.keys()):
         kind, fits = kinds.get(name, "missing"), fitting.get(name, "left out")
         if kind != fits:
-            what = f"{name} is {kind}, and should be {fits}".replace("torch.", "")
-            raise InputError(f"{source}: does not fit the run of {CONFIG}: {what}. Put the run's own file back.")
+            problem = f"{name} is {kind}, and should be {fits}".replace("torch.", "")
+            raise InputError(f"{source}: does not fit the run of {CONFIG}: {problem}. Put the run's own file back.")
 
 
 def copy_weights(tensors: dict[str, Any], model: nn.Module, source: str) -> None:
@@ -219,14 +219,14 @@ class MetricsLog:
     def __init__(self, path: Path, size: int = 0, checksum: int = 0) -> None:
         self._path, self.size, self.checksum = path, size, checksum
         with self._named_errors():
-            there = path.exists()
-            content = path.read_bytes()[:size] if there else b""
+            existed = path.exists()
+            content = path.read_bytes()[:size] if existed else b""
             if (len(content), zlib.crc32(content)) != (size, checksum):
                 self.size = self.checksum = 0
                 aside = own(path.with_name(f"{path.name}.changed"))
-                if there:
+                if existed:
                     os.replace(path, aside)
-                _LOG.info("note: %s: was %s, and begins anew", path, f"changed ({aside.name})" if there else "lost")
+                _LOG.info("note: %s: was %s, and begins anew", path, f"changed ({aside.name})" if existed else "lost")
             self._file = path.open("r+b" if path.exists() else "w+b")
             self._file.truncate(self.size)
             self._file.seek(self.size)

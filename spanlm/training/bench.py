@@ -199,8 +199,8 @@ def step_megabytes(step: Callable[[], object], device: torch.device) -> float | 
 
 
 def _process_megabytes(name: str) -> float | None:
-    found = re.search(rf"^{name}:\s*(\d+)", Path("/proc/self/status").read_text(), re.MULTILINE)
-    return int(found[1]) / 2**10 if found else None
+    match = re.search(rf"^{name}:\s*(\d+)", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return int(match[1]) / 2**10 if match else None
 
 
 def watched_step(
@@ -214,7 +214,7 @@ def watched_step(
     # kernels have rows of their own, whose time is also that of the operations that launched them
     rows = [row for row in profiler.key_averages() if row.device_type.name == "CPU" and not row.is_user_annotation]
     time, steps = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total", len(segments)
-    found = [Operation(row.key, getattr(row, time) / 1e3 / steps, row.count / steps) for row in rows]
-    found = sorted((one for one in found if one.milliseconds > 0), key=lambda one: -one.milliseconds)
-    others = found[most:]
-    return WatchedStep(seconds * 1e3 / steps, found[:most], len(others), sum(one.milliseconds for one in others))
+    operations = [Operation(row.key, getattr(row, time) / 1e3 / steps, row.count / steps) for row in rows]
+    operations = sorted((x for x in operations if x.milliseconds > 0), key=lambda x: -x.milliseconds)
+    others = operations[most:]
+    return WatchedStep(seconds * 1e3 / steps, operations[:most], len(others), sum(x.milliseconds for x in others))

@@ -133,9 +133,9 @@ class FinetuneConfig:
 
     def __post_init__(self) -> None:
         idle = [  # all in one message: a preset may have set several
-            f"training.finetune.{one.name}={as_written(getattr(self, one.name))} (default {as_written(one.default)})"
-            for one in fields(self)
-            if getattr(self, one.name) != one.default
+            f"training.finetune.{x.name}={as_written(getattr(self, x.name))} (default {as_written(x.default)})"
+            for x in fields(self)
+            if getattr(self, x.name) != x.default
         ]
         if idle and not self.stages:
             raise InputError(
@@ -236,7 +236,7 @@ class BatchingConfig:
 
     def streams(self, *, training: bool) -> StreamRules:
         """Return the random draws of streams; evaluation has none."""
-        drawn = {each.name: getattr(self, each.name) for each in fields(StreamRules)}
+        drawn = {rule.name: getattr(self, rule.name) for rule in fields(StreamRules)}
         return StreamRules(**drawn) if training else StreamRules()
 
     def sentences(self, *, training: bool) -> SentenceRules:

@@ -66,12 +66,12 @@ class Ranks:
         """Refuse two ranks on one GPU; `joined` has given each its own."""
         if self.count == 1 or device.type != "cuda":
             return
-        here, there = int(os.environ["LOCAL_WORLD_SIZE"]), torch.cuda.device_count()
-        if here > there or device.index is not None:
+        processes, gpus = int(os.environ["LOCAL_WORLD_SIZE"]), torch.cuda.device_count()
+        if processes > gpus or device.index is not None:
             raise InputError(
                 "training.device",
                 device,
-                f"{here} processes here, {there} GPU{'s' * (there > 1)}, and no two of them may use the same",
+                f"{processes} processes here, {gpus} GPU{'s' * (gpus > 1)}, and no two of them may use the same",
                 "Give torchrun a smaller --nproc-per-node, and take training.device=cuda, or cpu.",
             )
 
@@ -182,12 +182,12 @@ class Ranks:
             if self.rank == 0:
                 self.from_first(str(status))
 
-    def require_equal(self, what: str) -> None:
+    def require_equal(self, state: str) -> None:
         """Refuse to go on unless `what`, the step, weights and what computes, is the same on every rank."""
-        first = self.from_first(what)
-        if what != first:
+        first = self.from_first(state)
+        if state != first:
             raise RankError(
-                f"rank {self.rank}: stands at {what}, and rank 0 at {first}. Every process must see the same folder "
+                f"rank {self.rank}: stands at {state}, and rank 0 at {first}. Every process must see the same folder "
                 "of the run and the same text, run the same version, and compute on the same kind of device."
             )
 

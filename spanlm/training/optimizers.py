@@ -126,11 +126,11 @@ class NTASGD(SGD):
 
     @torch.no_grad()
     def step(self) -> None:
-        asked = self.lr
+        wanted = self.lr
         if self.lagged_rates and self.averaged_steps:  # the first rate is taken as asked
             self.lr = self.late_rate
         super().step()
-        self.late_rate = asked
+        self.late_rate = wanted
         if self.averaged_steps is None:
             return
         self.averaged_steps += 1

@@ -134,7 +134,7 @@ def ended(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None:
 
 def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> RunConfig:
     data, metrics = findable(config.data), folder / METRICS
-    if corpus.config and (difference := first_difference(*(_text_of(each) for each in (config.data, corpus.config)))):
+    if corpus.config and (difference := first_difference(*(_text_of(x) for x in (config.data, corpus.config)))):
         field, mine, other = difference
         raise InputError(
             f"data.{field}",

@@ -97,7 +97,7 @@ def split_batcher(config: RunConfig, corpus: Corpus, split: str, batch_size: int
         InputError: as `batching_kind`; options that the kind of auto cannot have; or a memory that would grow with
             the text.
     """
-    asked, tokens = config.training.batching, corpus.splits[split]
+    configured, tokens = config.training.batching, corpus.splits[split]
     if len(corpus.vocabulary) == 2:  # <eos> and <unk>
         raise InputError(
             "data.corpus",
@@ -108,13 +108,13 @@ def split_batcher(config: RunConfig, corpus: Corpus, split: str, batch_size: int
                 "rarer ones (data.min_count)."
             ),
         )
-    kind = batching_kind(asked.kind, corpus.splits["train"])
+    kind = batching_kind(configured.kind, corpus.splits["train"])
     try:
-        batching = replace(asked, kind=kind)
+        batching = replace(configured, kind=kind)
     except InputError as error:
-        raise InputError(f"training.batching.kind={asked.kind}, which is {kind} for this text: {error}") from None
+        raise InputError(f"training.batching.kind={configured.kind}, which is {kind} for this text: {error}") from None
     if config.model.memory.slots is None and kind != "sentences":
-        cut = kind if asked.kind == kind else f"{asked.kind} (here {kind})"
+        cut = kind if configured.kind == kind else f"{configured.kind} (here {kind})"
         raise InputError(
             "model.memory.window",
             "null",
@@ -217,9 +217,9 @@ def warm_start(model: nn.Module, folder: Path, vocabulary: Vocabulary) -> WarmSt
     weights, parameters = read_weights(folder, vocabulary.hash), dict(model.named_parameters())
     tensors = weights.tensors
     for name, tensor in sorted(tensors.items()):
-        there = parameters.get(name)
-        if there is None or there.shape != tensor.shape:
-            has = "lacks it" if there is None else f"has {tuple(there.shape)}"
+        parameter = parameters.get(name)
+        if parameter is None or parameter.shape != tensor.shape:
+            has = "lacks it" if parameter is None else f"has {tuple(parameter.shape)}"
             raise InputError(
                 f"{field}: its weight {name} is {tuple(tensor.shape)}, and this model {has}. Give "
                 "model.embedding_size, model.encoder and model.head the values of that run's config.yaml, and leave "

@@ -100,10 +100,10 @@ def _groups(segment: Segment, state: LMState, size: int | None, ranks: Ranks) ->
     if size == streams and ranks.count == 1:
         yield segment, state
         return
-    own = size // ranks.count
-    for number, first in enumerate(range(ranks.rank * own, streams, size)):
-        part = taken(segment, slice(first, first + own))
-        held = slice(number * own, (number + 1) * own)
+    share = size // ranks.count
+    for number, first in enumerate(range(ranks.rank * share, streams, size)):
+        part = taken(segment, slice(first, first + share))
+        held = slice(number * share, (number + 1) * share)
         # kernels need contiguous states
         yield part, state.map(lambda x, held=held: x[:, held].contiguous())  # type: ignore[misc]
 

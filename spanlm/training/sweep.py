@@ -93,19 +93,19 @@ class Sweep:
             count *= len(values)
         require(count <= MOST, "runs of the sweep", count, f"at most {MOST:,}")
         for run in self.runs or [{}]:
-            own = flat(run or {})
-            for name in own.keys() & grid:
+            run_fields = flat(run or {})
+            for name in run_fields.keys() & grid:
                 raise InputError(
-                    "runs", limit=f"{name}={as_written(own[name])}: is in grid, too; leave it out of one of them"
+                    "runs", limit=f"{name}={as_written(run_fields[name])}: is in grid, too; leave it out of one of them"
                 )
             for combination in product(*grid.values()):
-                given = {"data.corpus": self.corpus} if self.corpus else {}
-                given |= own | dict(zip(grid, combination, strict=True))
-                if self.seeds is not None and "training.seed" in given:
+                options = {"data.corpus": self.corpus} if self.corpus else {}
+                options |= run_fields | dict(zip(grid, combination, strict=True))
+                if self.seeds is not None and "training.seed" in options:
                     raise InputError(
-                        "training.seed", given["training.seed"], f"leave it out beside seeds: {self.seeds}"
+                        "training.seed", options["training.seed"], f"leave it out beside seeds: {self.seeds}"
                     )
-                yield {name: value if isinstance(value, str) else json.dumps(value) for name, value in given.items()}
+                yield {name: value if isinstance(value, str) else json.dumps(value) for name, value in options.items()}
 
 
 def labels(names: Sequence[str]) -> dict[str, str]:
@@ -119,13 +119,13 @@ def labels(names: Sequence[str]) -> dict[str, str]:
     return short
 
 
-def differences(configs: Sequence[RunConfig], given: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+def differences(configs: Sequence[RunConfig], options: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return for each setting those of the fields `given` to any of them that differ, with values as one types them.
 
     A setting whose kind of model lacks a field lacks it here.
     """
     trees: list[Tree] = [flat(config.to_tree()) for config in configs]
-    names = dict.fromkeys(name for options in given for name in options)
+    names = dict.fromkeys(name for setting in options for name in setting)
     varied = [name for name in names if len({as_written(tree.get(name)) for tree in trees}) > 1]
     return [{name: as_written(tree[name]) for name in varied if name in tree} for tree in trees]
 

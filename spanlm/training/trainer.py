@@ -237,14 +237,14 @@ class Trainer:
     def _refuse_not_finite(self, nll: float, norm: float) -> None:
         if math.isfinite(nll) and math.isfinite(norm):
             return
-        step, what = self.position.step + 1, "loss" if not math.isfinite(nll) else "gradient"
+        step, quantity = self.position.step + 1, "loss" if not math.isfinite(nll) else "gradient"
         change = "a lower training.optimizer.lr or training.optimizer.clip"
         if step == 1:  # no rate was used yet
             change = "a smaller model.init_range, or from other weights (training.start_from)"
         kept = "the last checkpoint is intact" if holds_checkpoints(self.folder / CHECKPOINTS) else "no checkpoint yet"
         raise RunError(
-            f"step {step} (epoch {self.position.epoch + 1}, segment {self.position.segment + 1}): the {what} is not "
-            f"finite (NLL {nll}, gradient norm {norm}). Nothing was updated; {kept}. Start again in another folder "
+            f"step {step} (epoch {self.position.epoch + 1}, segment {self.position.segment + 1}): the {quantity} is "
+            f"not finite (NLL {nll}, gradient norm {norm}). Nothing was updated; {kept}. Start again in another folder "
             f"with {change}."
         )
 

@@ -213,7 +213,7 @@ def _write(config: WikipediaConfig, shards: Shards, folder: Path) -> dict[str, A
     total = sum(written.values(), Counter[str]())
     digests = {split: digest_of(folder / f"{split}.txt") for split in SPLITS}
     # what a model reads: words, an <eos> for every sentence and one for every article
-    tokens = {split: found.total() - found["unknown"] for split, found in written.items()}
+    tokens = {split: sums.total() - sums["unknown"] for split, sums in written.items()}
     options = ("vocabulary", "category", "articles", "seed", "lowercase")
     return {
         "format": 1,

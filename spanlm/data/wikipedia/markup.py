@@ -61,11 +61,11 @@ def is_tangled(wikitext: str) -> bool:
     """Return whether the parser's time for this markup could grow faster than its length."""
     stack: list[str] = []
     loose = 0
-    for count, found in enumerate(_MARK.finditer(drop_elements(_OPAQUE, drop_elements(_SPARED, wikitext)))):
-        mark, tag = found[0].lstrip(" \t:"), (found["tag"] or "").lower()
-        if mark == "<!--" or (tag and (not found["whole"] or mark.count('"') % 2 or mark.count("'") % 2)):
+    for count, match in enumerate(_MARK.finditer(drop_elements(_OPAQUE, drop_elements(_SPARED, wikitext)))):
+        mark, tag = match[0].lstrip(" \t:"), (match["tag"] or "").lower()
+        if mark == "<!--" or (tag and (not match["whole"] or mark.count('"') % 2 or mark.count("'") % 2)):
             loose += 1
-        elif tag and not found["end"]:
+        elif tag and not match["end"]:
             if not mark.endswith("/>") and tag not in _EMPTY:
                 stack.append(tag)
         elif tag or mark in _OPENER or mark[:1] == "}":
@@ -74,7 +74,7 @@ def is_tangled(wikitext: str) -> bool:
                     loose += 1
         elif mark[:2] == "{{":
             stack += mark
-        elif found["open"] or (mark[:1] == "=" and stack[-1:] == ["="]):
+        elif match["open"] or (mark[:1] == "=" and stack[-1:] == ["="]):
             stack.append(mark.rstrip("=") or "=")
         while mark == "\n" and stack and stack[-1] in "[=":
             loose += stack.pop() == "["
@@ -95,9 +95,9 @@ def plain_text(wikitext: str, silent: Collection[str] = (), dropped: Counter[str
     return _paragraphs(_MAGIC.sub("", _APOSTROPHES.sub(_unstyled, shown)))
 
 
-def _unstyled(found: re.Match[str]) -> str:
+def _unstyled(match: re.Match[str]) -> str:
     """Take italics and bold away; `''Hamlet'''s` keeps its own apostrophe."""
-    marks, after = len(found[0]), found.string[found.end() : found.end() + 2]
+    marks, after = len(match[0]), match.string[match.end() : match.end() + 2]
     possessive = marks == 3 and re.match(r"s\b", after) is not None
     return "'" if marks == 4 or possessive else ""
 

@@ -102,7 +102,7 @@ def cut_page(page: Page, category: str | None = None, lowercase: bool = False) -
 
 
 def _cut_pages(records: Sequence[Record], category: str | None, lowercase: bool) -> list[Article | str | InputError]:
-    return [cut_page(one, category, lowercase) if isinstance(one, Page) else one for one in records]
+    return [cut_page(record, category, lowercase) if isinstance(record, Page) else record for record in records]
 
 
 @contextmanager
@@ -136,8 +136,8 @@ def _workers(jobs: int | None) -> Iterator[Callable[[Callable[[Any], Any], Itera
     try:
         yield in_order
     except BrokenProcessPool as error:
-        what = "a process was ended from outside, perhaps for lack of memory; start again, with fewer jobs"
-        raise RunError(what) from error
+        problem = "a process was ended from outside, perhaps for lack of memory; start again, with fewer jobs"
+        raise RunError(problem) from error
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -236,8 +236,8 @@ class Shards:
 
     def _path(self, source: Source) -> Path:
         config = self._config
-        how = versions(True), config.category, config.lowercase, config.articles, _FORMAT
-        name = hashlib.sha256(repr((*how, source.path.name, source.sha256)).encode()).hexdigest()
+        settings = versions(True), config.category, config.lowercase, config.articles, _FORMAT
+        name = hashlib.sha256(repr((*settings, source.path.name, source.sha256)).encode()).hexdigest()
         return self._folder / f"{name}.jsonl"
 
     def _cut(
@@ -283,10 +283,10 @@ class Shards:
 
 def versions(is_dump: bool) -> dict[str, Any]:
     """Return the versions of everything that determines the words of a source."""
-    own = {"spanlm": PACKAGE_VERSION, "rules": VERSION}
+    package = {"spanlm": PACKAGE_VERSION, "rules": VERSION}
     python = {"python": platform.python_version(), "unicode": unicodedata.unidata_version}
     libraries = ("sentencex", "mwparserfromhell")[: 1 + is_dump]
-    return {**own, **python, **{library: importlib.metadata.version(library) for library in libraries}}
+    return {**package, **python, **{library: importlib.metadata.version(library) for library in libraries}}
 
 
 def _entries(path: Path) -> Iterator[Article | str]:

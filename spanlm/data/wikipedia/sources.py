@@ -125,8 +125,8 @@ class Source:
             raise _damaged(self.path, offset, number, f"not JSON ({error})") from error
         if not isinstance(fields, dict) or not all(isinstance(fields.get(x), kind) for x, kind in _FIELDS.items()):
             raise InputError(f"{self.path}, line {number}: no object with an id, a title and a text; {_ACCEPTED}")
-        found = [fields.get(name) or [] for name in ("category", "categories")]
-        names = (str(name) for one in found for name in (one if isinstance(one, list) else [one]))
+        values = [fields.get(name) or [] for name in ("category", "categories")]
+        names = (str(name) for value in values for name in (value if isinstance(value, list) else [value]))
         # JSON can hold halves of surrogate pairs, which no file can
         id, title = (str(fields[name]).encode(errors="ignore").decode() for name in ("id", "title"))
         return Page(" ".join(id.split()), title, fields["text"], tuple(names))
@@ -151,8 +151,8 @@ def find_sources(paths: Sequence[Path]) -> list[Source]:
     for path in map(expanded, paths):
         inside = sorted(file for file in path.rglob("*") if file.is_file() and _KNOWN.fullmatch(file.name))
         if not inside and not path.is_file():
-            what = "a folder without a file to read" if path.is_dir() else "no such file or folder"
-            raise InputError(f"--source={path}: {what}; {_ACCEPTED}")
+            problem = "a folder without a file to read" if path.is_dir() else "no such file or folder"
+            raise InputError(f"--source={path}: {problem}; {_ACCEPTED}")
         for file in inside or [path]:
             if file.resolve() in files:
                 raise InputError(f"--source={file}: comes twice; name each file once")
@@ -167,8 +167,8 @@ def _source(path: Path) -> Source:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     if not start.startswith((b"{", *_XML)):
-        found = "neither JSON lines nor XML" if start else "the file is empty"
-        raise InputError(f"{path}: {found}; {_ACCEPTED}")
+        problem = "neither JSON lines nor XML" if start else "the file is empty"
+        raise InputError(f"{path}: {problem}; {_ACCEPTED}")
     source = Source(path, start.startswith(_XML))
     first = next(source.records(), None)
     if isinstance(first, InputError):

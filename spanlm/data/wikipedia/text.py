@@ -90,18 +90,18 @@ def drop_elements(opening: re.Pattern[str], text: str) -> str:
     """Drop comments and elements with all that is in them; the group of `opening` is a name, or None for a comment."""
     kept: list[str] = []
     begin, endless = 0, set()  # what has no end from here on has none later; all of it stays
-    for found in opening.finditer(text):
-        name = (found[1] or "").lower()
-        if found.start() < begin:
+    for mark in opening.finditer(text):
+        name = (mark[1] or "").lower()
+        if mark.start() < begin:
             continue
-        end: re.Match[str] | None = found
-        if not found[0].endswith("/>"):
+        end: re.Match[str] | None = mark
+        if not mark[0].endswith("/>"):
             closing = rf"</{name}\s*>" if name else "-->"
-            end = None if name in endless else re.compile(closing, re.I).search(text, found.end())
+            end = None if name in endless else re.compile(closing, re.I).search(text, mark.end())
         if end is None:
             endless.add(name)
         else:
-            kept.append(text[begin : found.start()])
+            kept.append(text[begin : mark.start()])
             begin = end.end()
     return "".join(kept) + text[begin:]
 
@@ -210,6 +210,6 @@ def _cut(written: str, pattern: re.Pattern[str]) -> tuple[str, ...]:
     """Cut what stands between white space; the period of an initial that ends a sentence is the sentence's own."""
     words: list[str] = []
     for word in pattern.findall(written):
-        found = _CONTRACTED.fullmatch(word)
-        words += [word] if found is None else filter(None, found.groups())
+        contraction = _CONTRACTED.fullmatch(word)
+        words += [word] if contraction is None else filter(None, contraction.groups())
     return tuple(NUMBER if _NUMBER.fullmatch(word) else word for word in words)

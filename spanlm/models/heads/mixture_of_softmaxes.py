@@ -67,12 +67,12 @@ class _MixtureLogProb(torch.autograd.Function):
         def of_rows(rows: slice) -> tuple[Tensor, ...]:
             # log p, r, ∂/∂x and ∂/∂m; a chunk's softmaxes are gone before the next one's are made
             seen, words = x[rows].flatten(0, 1).to(dtype), targets[rows].repeat_interleave(experts)
-            each, softmax = linear.log_p(seen, words, margin[rows].flatten(), keep=True)
+            expert_log_p, softmax = linear.log_p(seen, words, margin[rows].flatten(), keep=True)
             assert softmax is not None
-            joint = each.view(-1, experts) + log_prior[rows]
+            joint = expert_log_p.view(-1, experts) + log_prior[rows]
             log_p = joint.logsumexp(1)
             share = (joint - log_p.unsqueeze(1)).exp()
-            missed = -torch.expm1(each)  # e = 1 - p
+            missed = -torch.expm1(expert_log_p)  # e = 1 - p
             grad_x = total.add(seen, words, missed, softmax, share.flatten())
             return log_p, share, grad_x.view(*share.shape, -1), -missed.view_as(share) * share
 
@@ -107,8 +107,8 @@ def _of_linear(inputs: list[Tensor], rows: Tensor, grad: Tensor, dtype: torch.dt
     x, log_prior, weight, bias, targets, margin = inputs
     leaves = [t.detach().requires_grad_() for t in (weight, bias) if t is not None]
     with torch.enable_grad():
-        own = leaves[0], leaves[1] if bias is not None else None
-        log_p = _chunk_by_chunk(x[rows], log_prior[rows], *own, targets[rows], margin[rows], dtype)
+        parameters = leaves[0], leaves[1] if bias is not None else None
+        log_p = _chunk_by_chunk(x[rows], log_prior[rows], *parameters, targets[rows], margin[rows], dtype)
     return torch.autograd.grad(log_p, leaves, grad)
 
 
@@ -122,8 +122,8 @@ def _chunk_by_chunk(
     dtype: torch.dtype,
 ) -> Tensor:
     words = targets.repeat_interleave(x.shape[1])
-    each = linear_log_prob(x.flatten(0, 1), weight, bias, words, margin.flatten(), dtype)
-    return (each.view_as(log_prior) + log_prior).logsumexp(1)
+    expert_log_p = linear_log_prob(x.flatten(0, 1), weight, bias, words, margin.flatten(), dtype)
+    return (expert_log_p.view_as(log_prior) + log_prior).logsumexp(1)
 
 
 _mixture_log_prob: Callable[..., Tensor] = _MixtureLogProb.apply  # the library leaves it untyped
@@ -225,8 +225,8 @@ class MixtureOfSoftmaxesHead(AdversarialHead):
         pairs = zip(self._log_prior(features).unbind(-1), self._seen(features).unbind(-2), strict=True)
         log_p = None
         for log_share, seen in pairs:
-            own = wide_logits(seen, self.weight, self.bias).log_softmax(-1) + log_share.unsqueeze(-1)
-            log_p = own if log_p is None else torch.logaddexp(log_p, own)
+            expert_log_p = wide_logits(seen, self.weight, self.bias).log_softmax(-1) + log_share.unsqueeze(-1)
+            log_p = expert_log_p if log_p is None else torch.logaddexp(log_p, expert_log_p)
         assert log_p is not None  # there is an expert
         return log_p
 

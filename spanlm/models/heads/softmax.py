@@ -135,9 +135,9 @@ class _LinearLogProb(torch.autograd.Function):
         inputs, linear = x.to(dtype), LinearSoftmax(weight, bias, dtype, len(x))
         parts = list(chunks(len(x), len(weight), CHUNK_ELEMENTS))
         keep = learning and len(parts) == 1
-        found = [linear.log_p(inputs[rows], targets[rows], margin[rows], keep=keep) for rows in parts]
-        log_p = torch.cat([of_rows for of_rows, _ in found])
-        ctx.save_for_backward(inputs, linear.matrix, linear.bias, targets, margin, log_p, found[0][1])
+        results = [linear.log_p(inputs[rows], targets[rows], margin[rows], keep=keep) for rows in parts]
+        log_p = torch.cat([of_rows for of_rows, _ in results])
+        ctx.save_for_backward(inputs, linear.matrix, linear.bias, targets, margin, log_p, results[0][1])
         return log_p
 
     @staticmethod

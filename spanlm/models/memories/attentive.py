@@ -101,8 +101,8 @@ class AttentiveConfig(MemoryConfig):
         if self.score == "none":
             return "the merge of an attentive memory, nothing to attend to"
         reach = "the whole sentence" if self.window is None else f"window {self.window}"
-        how = "equal weights" if self.score == "mean" else f"{self.score} score"
-        return f"attentive memory, {how}, {reach}"
+        weighting = "equal weights" if self.score == "mean" else f"{self.score} score"
+        return f"attentive memory, {weighting}, {reach}"
 
     def build(self, hidden_size: int, vocabulary_size: int, init: Init) -> AttentiveMemory:
         single = SingleMemory if self.window is None else SingleWindowMemory
@@ -188,9 +188,9 @@ class SingleMemory(AttentiveMemory):
         }
 
     def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor, Callable[[], Tensor], Tensors]:
-        own = self.single_scores(h)
-        context, log_total, mean = running_attention(own, h, state["log_total"], state["mean"])
-        scores, filled = torch.cat([state["scores"], own]), with_steps(state["filled"], len(h))
+        new_scores = self.single_scores(h)
+        context, log_total, mean = running_attention(new_scores, h, state["log_total"], state["mean"])
+        scores, filled = torch.cat([state["scores"], new_scores]), with_steps(state["filled"], len(h))
         weights = partial(_weights, scores, state["filled"], _reach(state["filled"], len(h)))
         return context, weights, {"log_total": log_total, "mean": mean, "scores": scores, "filled": filled}
 

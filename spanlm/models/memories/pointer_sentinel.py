@@ -55,20 +55,20 @@ class Pointer:
             return Scores(log_prob)
         return Scores(log_prob, -self.mixed(torch.zeros_like(self.log_gate), targets))
 
-    def mixed(self, own: Tensor, targets: Tensor) -> Tensor:
+    def mixed(self, head_log_p: Tensor, targets: Tensor) -> Tensor:
         """Log p(target), (T, B), where the head's own log-probability of it is `own` (T, B)."""
         pointed = self.log_weights.masked_fill(self.words != targets.unsqueeze(-1), -torch.inf)
-        return torch.cat([(self.log_gate + own).unsqueeze(-1), pointed], -1).logsumexp(-1)
+        return torch.cat([(self.log_gate + head_log_p).unsqueeze(-1), pointed], -1).logsumexp(-1)
 
     def log_probs(self, head: MixingHead, features: Tensor) -> Tensor:
         """Log p of every word, (T, B, V); slots are added one by one, so the sum has one order on every device."""
-        own = head.own_log_probs(features)
-        mixed = (own + self.log_gate.unsqueeze(-1)).flatten()
-        starts = torch.arange(0, mixed.numel(), own.shape[-1], device=own.device)
+        head_log_p = head.own_log_probs(features)
+        mixed = (head_log_p + self.log_gate.unsqueeze(-1)).flatten()
+        starts = torch.arange(0, mixed.numel(), head_log_p.shape[-1], device=head_log_p.device)
         places = starts.unsqueeze(1) + self.words.flatten(0, 1)
         for place, log_weight in zip(places.unbind(1), self.log_weights.flatten(0, 1).unbind(1), strict=True):
             mixed.index_copy_(0, place, torch.logaddexp(mixed.index_select(0, place), log_weight))
-        return mixed.view_as(own)
+        return mixed.view_as(head_log_p)
 
     def score_twice(self, head: MixingHead, features: Tensor, targets: Tensor) -> tuple[Scores, Scores]:
         scores = self.score(head, features, targets)
@@ -153,8 +153,8 @@ def _equal(log_weights: Tensor) -> Tensor:
     """Spread what falls on the filled slots over them alike; one of them is the current step."""
     empty = log_weights.isneginf()
     filled = (~empty).sum(-1, keepdim=True, dtype=log_weights.dtype)
-    each = log_weights.logsumexp(-1, keepdim=True) - filled.log()
-    return each.expand_as(log_weights).masked_fill(empty, -torch.inf)
+    equal = log_weights.logsumexp(-1, keepdim=True) - filled.log()
+    return equal.expand_as(log_weights).masked_fill(empty, -torch.inf)
 
 
 def _weights(log_weights: Tensor) -> Tensor:

@@ -33,8 +33,8 @@ def drawn(draw: Callable[[Sequence[int]], Tensor], shape: Sequence[int], streams
     rank, ranks = _SHARE.get()
     if ranks == 1:
         return draw(shape)
-    own = shape[streams]
-    return draw([*shape[:streams], own * ranks, *shape[streams + 1 :]]).narrow(streams, rank * own, own).contiguous()
+    size = shape[streams]
+    return draw([*shape[:streams], size * ranks, *shape[streams + 1 :]]).narrow(streams, rank * size, size).contiguous()
 
 
 _VALUES = 2**16

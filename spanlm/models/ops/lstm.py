@@ -59,8 +59,8 @@ class _Recurrence(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         matrices = weight.view(GATES, *h.shape[1:], -1).to(dtype)
         hs, cs, activations, squashed = [h], [c], [], []
-        for t, given in enumerate(inputs.unbind(1)):
-            gates = torch.bmm(_read(hs[-1], mask, dtype), matrices.transpose(1, 2)).to(h.dtype) + given
+        for t, from_input in enumerate(inputs.unbind(1)):
+            gates = torch.bmm(_read(hs[-1], mask, dtype), matrices.transpose(1, 2)).to(h.dtype) + from_input
             i, f, g, o = gates[0].sigmoid_(), gates[1].sigmoid_(), gates[2].tanh_(), gates[3].sigmoid_()
             cell = f * cs[-1] + i * g
             output = cell.tanh()
@@ -214,8 +214,8 @@ def _loop_back(
     to_gates = zip(slopes[:, :, :-1].unbind(), slopes[:, :, -1].unbind(), to_c.unbind(), strict=True)
     steps = list(zip(given_h.to(cs.dtype).unbind(), gates[:, :, 1].unbind(), at_gates.unbind(), to_gates, strict=True))
     after: Tensor | None = None
-    for given, kept, at, (slopes_c, slopes_h, slope) in reversed(steps):
-        grad_h = given if after is None else given + times(after)
+    for grad_output, kept, at, (slopes_c, slopes_h, slope) in reversed(steps):
+        grad_h = grad_output if after is None else grad_output + times(after)
         grad_c.addcmul_(grad_h, slope, value=4)
         torch.mul(every_c, slopes_c, out=of_c)
         torch.mul(grad_h, slopes_h, out=of_h)

@@ -97,9 +97,9 @@ def _scores(lookup: Lookup) -> Iterator[tuple[slice, slice, Tensor]]:
         slots = slice(max(0, carried + first - window), carried + block.stop)
         with torch.autocast(query.device.type, enabled=False):
             scores = torch.bmm(query[block].transpose(0, 1), keys[slots].permute(1, 2, 0))
-        own = torch.arange(carried + first, slots.stop, device=query.device).unsqueeze(1)
+        step_slots = torch.arange(carried + first, slots.stop, device=query.device).unsqueeze(1)
         slot = torch.arange(slots.start, slots.stop, device=query.device)
-        seen = (own - window <= slot) & (slot < own) & lookup.filled[slots].T.unsqueeze(1)
+        seen = (step_slots - window <= slot) & (slot < step_slots) & lookup.filled[slots].T.unsqueeze(1)
         scores.masked_fill_(~seen, -torch.inf)
         # the largest is -inf in an empty cache, and -inf - -inf is no number
         scores -= scores.amax(-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).min)

@@ -176,9 +176,9 @@ class SpanBufferMemory(Memory):
         asking = h if mask is None else h * mask
         states = torch.cat([cleared(state["states"], state["filled"]).to(h.dtype), h])
         filled, grid = with_steps(state["filled"], len(h)), self._grid(len(h))
-        values, there = grid.spans(wide(states), filled)
+        values, span_filled = grid.spans(wide(states), filled)
         keys = self.span_key(values)
-        read, weights, any_span = span_attention(self.query(asking), keys, values, self.score, there, grid)
+        read, weights, any_span = span_attention(self.query(asking), keys, values, self.score, span_filled, grid)
         read = read if mask is None else read * mask
         with torch.autocast(h.device.type, enabled=False):
             gate = linear(wide(asking), self.gate.weight)

@@ -90,8 +90,8 @@ class SpanMixture:
 
     def score_twice(self, head: MixingHead, features: Tensor, targets: Tensor) -> tuple[Scores, Scores]:
         """Score targets as `score` does, and as in training: with its temperature and the reward."""
-        each = self._log_prob_of_each(head, features, targets)
-        return self._scores(*each), replace(self, training=True)._scores(*each)
+        log_ps = self._log_prob_of_each(head, features, targets)
+        return self._scores(*log_ps), replace(self, training=True)._scores(*log_ps)
 
     def _log_prob_of_each(self, head: MixingHead, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         # as steps of one call: masks that are locked in time are those of both
@@ -154,9 +154,9 @@ class SpanMixture:
         """
         shares = wide(self.gate).log_softmax(-1)
         share = shares[..., 0].exp()
-        one = torch.ones_like(share)
-        found = {
-            "steps": one,
+        ones = torch.ones_like(share)
+        metrics = {
+            "steps": ones,
             "encoder_nll": -log_p,
             "buffer_nll": -log_q,
             "reward": reward,
@@ -165,13 +165,13 @@ class SpanMixture:
             "oracle_utilisation": (log_q > log_p).to(share.dtype),
             "oracle_nll": -torch.maximum(log_p, log_q),
             "other_nll": -log_p,
-            "other_steps": one,
+            "other_steps": ones,
         }
         if not self.training:
             both = torch.logaddexp(shares[..., 0] + log_q, shares[..., 1] + log_p)
-            found |= {"untempered_nll": -both, "equal_nll": math.log(2) - torch.logaddexp(log_q, log_p)}
+            metrics |= {"untempered_nll": -both, "equal_nll": math.log(2) - torch.logaddexp(log_q, log_p)}
         empty = ~self.filled
-        return {name: x.where(empty if "other" in name else self.filled, 0) for name, x in found.items()}
+        return {name: x.where(empty if "other" in name else self.filled, 0) for name, x in metrics.items()}
 
 
 def rewards(log_p: Tensor, log_q: Tensor) -> Tensor:
