@@ -26,15 +26,15 @@ DEMO = "demo"
 CBT = "cbt"
 DATA_VARIABLE, CACHE_VARIABLE = "SPANLM_DATA", "SPANLM_CACHE"
 SHORTEST = 5
-"""Steps of the shortest segment that is drawn, as in the code of Merity et al. (2018)."""
+"""Steps of the shortest drawn segment, as in the code of Merity et al. (2018)."""
 BUILT = "corpus.json"
-"""What `spanlm data wikipedia` writes beside the texts of a corpus."""
+"""File that `spanlm data wikipedia` writes beside the texts of a corpus."""
 _OWN: dict[str, Documents] = {CBT: "book-title", DEMO: "book-title", "wikitext-2": "heading"}
 
 
 @options("data")
 class DataConfig:
-    """The text that a model reads, and how it is cut into words and documents."""
+    """The text, and how it is cut into words and documents."""
 
     corpus: str = option(
         "demo, ptb, wikitext-2, cbt, a folder with train.txt, valid.txt and test.txt (or .txt.gz, or named as "
@@ -92,23 +92,23 @@ class DataConfig:
 
     @property
     def effective_tokenizer(self) -> Tokenizer:
-        """The tokenizer of this corpus, also for new text of its models."""
+        """The tokenizer of this corpus, and of new text that its models read."""
         return "words" if self.corpus == DEMO else self.tokenizer
 
     @property
     def effective_documents(self) -> Documents:
-        """The line that starts a document in this corpus; title lines of cbt and of the demo are never text."""
+        """What starts a document in this corpus; title lines of cbt and of the demo are never text."""
         if self.documents == "auto" or self.corpus in (CBT, DEMO):
             return _OWN.get(self.corpus, "none")
         return self.documents
 
     def keeps_marks(self, vocabulary: Container[str] = ()) -> bool:
-        """Whether <s> and </s> around a line are words, in a text that is read with this vocabulary."""
+        """Whether <s> and </s> around a line are words, given the run's vocabulary."""
         return self.marks == "keep" or (self.marks is None and "<s>" in vocabulary)
 
     @property
     def compared(self) -> DataConfig:
-        """This configuration in a canonical form; hashes compare text and vocabulary, wherever they come from."""
+        """The canonical form for comparisons: without folders, since hashes compare text and vocabulary."""
         name = os.path.basename(os.path.abspath(expanded(self.corpus)))
         # the demo has its own tokenizer, whatever the field says
         cut, documents = "whitespace" if self.corpus == DEMO else self.tokenizer, self.effective_documents
@@ -120,14 +120,13 @@ class DataConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamRules:
-    """The random draws of streams in every epoch of training; by default none, as in evaluation.
+    """The random draws of streams in each training epoch; by default none, as in evaluation.
 
     Attributes:
         length_spread: Standard deviation of a segment's length, in steps.
-        short_share: The chance of a segment to be drawn around half the usual length.
-        longest_over: A segment is at most this many steps longer than the usual one; None: there is no limit.
-        partial_shuffle: Each stream begins at a place of its own, drawn uniformly, and reads what is before it at its
-            end.
+        short_share: Probability that a segment is drawn around half the usual length.
+        longest_over: A segment is at most this many steps longer than the usual one; None: no limit.
+        partial_shuffle: Rotate each stream by a uniform number of steps.
     """
 
     length_spread: float = 0.0
@@ -146,12 +145,12 @@ class SentenceRules:
     """How sentences are cut, ordered and batched.
 
     Attributes:
-        limit: Targets of a sentence that are read, of which the rest is lost; None: there is no limit.
-        predict_first: `<eos>` is read before each sentence, and its first word is a target. Otherwise the first word is
-            read without being predicted, and a line without words has no target at all.
-        order: In the order of the text or, when shuffled, one drawn for the epoch (drawn); that order, but with
-            sentences of similar length in a batch (bucketed); all from short to long, for evaluation, where the order
-            changes nothing (by-length).
+        limit: Most targets of a sentence; the rest of the sentence is dropped. None: no limit.
+        predict_first: Read `<eos>` before each sentence, and predict its first word. Otherwise the first word is read
+            but not predicted, and a blank line has no target.
+        order: "drawn" keeps the order of the text or, if shuffled, draws one for the epoch; "bucketed" also puts
+            sentences of similar length in a batch; "by-length" sorts them all, for evaluation, where order changes
+            nothing.
     """
 
     limit: int | None = None
