@@ -1,19 +1,19 @@
-"""Texts with a known law: made from a seed, with the exact probability of every word given all before it.
+"""Synthetic texts with a known law: the exact probability of every word given all words before it.
 
-A source writes lines that know nothing of each other. Of each word, and of the line's end, its law gives
+A source draws independent lines from a seed. For each word, and for the line's end, its law gives
 
     log p(w_t | w_1 … w_{t-1}) in nats,    lag_t
 
-where lag_t is how many words back the word stands that the best prediction needs; 0: there is no single one. The mean
-of −log p is the least that any model can reach, and what a model needs more is its excess.
+where lag_t is the distance to the word that the best prediction needs; 0: no single word. No model can reach a lower
+mean of −log p than the law's; the difference is the model's excess.
 
     markov     a hidden Markov chain: an encoder suffices
-    copy       with probability p a word repeats the one `lag` words back: a memory of that reach is worth it
+    copy       with probability p a word repeats the one `lag` words back: a memory of that reach helps
     agreement  nouns, nested `depth` deep, and their verbs in reverse order: the lag is that of the noun
     recall     pairs of key and value, then keys that ask for their values
     topics     Pólya's urn: each word makes its next occurrence more probable, as a cache does
 
-Where a line ends by chance, it ends with the same probability after each word (geometric), so that none has to count.
+Random line lengths are geometric, so that a model need not count words.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from spanlm.errors import InputError, nearest, require
 
 PREFIX = "synthetic:"
 VERSION = 1
-"""Of the texts that a source gives: another one where they change."""
+"""Version of the texts; raise it when a source draws other texts."""
 SHARES: dict[Split, float] = {"train": 1.0, "valid": 0.1, "test": 0.1}
-"""Of `tokens`, in each part."""
+"""Size of each split as a share of `tokens`."""
 
 _NAME = re.compile(r"(?P<name>\w+)(?P<options>(?:,\w+=[\w.+-]+)*)")
 
 
 class Known(NamedTuple):
-    """What is known of a word: its log p given all before it, nats, and how far back what it needs stands."""
+    """The law of a word: its log p given all words before it, in nats, and the lag of the word that it needs."""
 
     log_p: float
     lag: int
@@ -54,8 +54,8 @@ class Source:
     """A law, and texts that follow it.
 
     Attributes:
-        tokens: of the training text, line ends among them; a tenth in each of valid and test
-        seed: of the texts, and of what the law itself draws
+        tokens: size of the training text, line ends included; valid and test have a tenth each
+        seed: of the texts, and of the law's own parameters
     """
 
     tokens: int = 200_000
@@ -76,12 +76,12 @@ class Source:
         raise NotImplementedError
 
     def law(self, line: Sequence[str]) -> list[Known]:
-        """Return what is known of each word of a line and of its end, N + 1 in all."""
+        """Return the law of each word of a line and of its end, N + 1 in all."""
         raise NotImplementedError
 
     @property
     def name(self) -> str:
-        """Its name with the options that are not the default's."""
+        """The source's name with its non-default options."""
         values = {option.name: getattr(self, option.name) for option in fields(self)}
         default = type(self)()
         options = (f"{name}={value}" for name, value in values.items() if value != getattr(default, name))
@@ -100,7 +100,7 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Markov(Source):
-    """A hidden Markov chain over `states`, whose transitions and emissions are drawn from Dirichlet laws.
+    """A hidden Markov chain over `states`, with transitions and emissions from Dirichlet distributions.
 
     p(w_t | past) = Σ_z p(z_t = z | past) p(w_t | z), by the forward algorithm (Rabiner, 1989).
     """
@@ -135,7 +135,7 @@ class Markov(Source):
 
 @dataclass(frozen=True, kw_only=True)
 class Copy(Source):
-    """Each word is the one `lag` words back with probability `chance`, and else, or before there is one, any.
+    """Each word repeats the one `lag` words back with probability `chance`, and is uniform otherwise.
 
     p(w_t) = chance · 1[w_t = w_{t-lag}] + (1 − chance) / words
     """
@@ -165,7 +165,7 @@ class Copy(Source):
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement(Source):
-    """`the cats that the dog that … sees run`: each verb has the number of its noun, the last noun's verb first.
+    """`the cats that the dog that … sees run`: each verb agrees with its noun; the last noun's verb comes first.
 
     After a noun a clause begins with probability `nested`, up to `depth` nouns; nouns, verbs and numbers are uniform.
     """
@@ -201,7 +201,7 @@ class Agreement(Source):
 
 @dataclass(frozen=True, kw_only=True)
 class Recall(Source):
-    """`pairs` of a key, each another, and a value; then `queries`: one of the keys, and the value that it had."""
+    """`pairs` of a distinct key and a value; then `queries`: one of the keys, followed by its value."""
 
     pairs: int = 3
     queries: int = 6
@@ -220,7 +220,7 @@ class Recall(Source):
         return [word for key in [*keys, *queries] for word in (key, values[key])]
 
     def law(self, line: Sequence[str]) -> list[Known]:
-        known: dict[str, int] = {}  # keys, and the place of their last values
+        known: dict[str, int] = {}  # the place of each key's last value
         law = []
         for place in range(len(line)):
             key = line[place - 1]
@@ -264,7 +264,7 @@ class Topics(Source):
 
 
 def _goes_on(end: float, place: int) -> float:
-    """Log p that a line does not end before its word of this place; none is empty."""
+    """Return log p that a line goes on before the word at `place`; no line is empty."""
     return math.log(1 - end) if place else 0.0
 
 
