@@ -1,4 +1,4 @@
-"""The configuration of a training run. No torch here: reading a configuration is quick."""
+"""The configuration of a training run; without torch, so that reading a configuration is quick."""
 
 from __future__ import annotations
 
@@ -108,9 +108,9 @@ class ScheduleConfig:
 class FinetuneConfig:
     """Finetune stages after an nt_asgd training (Merity et al., 2018; Wang et al., 2019).
 
-    Each loads the best weights so far and averages from its first step on. It ends when the test of
-    `training.optimizer.nonmonotone`, here over its own validation losses, says so, or at `epochs`. Without stages all
-    other fields keep their defaults; a run without stages may be given some later, with any of them.
+    A stage loads the best weights so far and averages from its first step on. It ends when the test of
+    `training.optimizer.nonmonotone` fires on the stage's validation losses, or after `epochs`. Without stages all
+    other fields keep their defaults; a resumed run may add stages, with any values.
     """
 
     stages: int = option("how many; 0: none", default=0, limit=at_least(0))
@@ -132,7 +132,7 @@ class FinetuneConfig:
     )
 
     def __post_init__(self) -> None:
-        idle = [  # all in one message: a preset may have set several
+        idle = [  # one message for all: a preset may have set several
             f"training.finetune.{x.name}={as_written(getattr(self, x.name))} (default {as_written(x.default)})"
             for x in fields(self)
             if getattr(self, x.name) != x.default
@@ -240,7 +240,7 @@ class BatchingConfig:
         return StreamRules(**drawn) if training else StreamRules()
 
     def sentences(self, *, training: bool) -> SentenceRules:
-        """Return the rules for sentences; in evaluation none is cut, and their order changes nothing."""
+        """Return the rules for sentences; evaluation cuts none, and sorts them by length."""
         if not training:
             return SentenceRules(predict_first=self.predict_first, order="by-length")
         return SentenceRules(
@@ -254,7 +254,7 @@ _OF_ONE_KIND = {
     "sentences": ("long_sentences", "predict_first"),
     "streams": ("length_spread", "short_share", "partial_shuffle"),
 }
-"""Fields that mean nothing for batches of another kind."""
+"""Fields that apply only to one kind of batches."""
 
 
 @options("training")
@@ -341,7 +341,7 @@ class TrainingConfig:
 
 @options()
 class BenchOptions:
-    """What is timed.
+    """Options of a timing.
 
     Raises:
         InputError: a number outside its range.

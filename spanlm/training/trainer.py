@@ -294,14 +294,14 @@ class Trainer:
         position.begin_stage(setup.stage_config(self.config, position.stage + 1).training.optimizer.lr)
         self._set_up()
         restore_generators(before, self.device)
-        self.ranks.from_first()  # which has written them
+        self.ranks.from_first()  # wait until rank 0 has written the best weights
         if load_weights(self.folder, self.model, self.corpus.vocabulary.hash) != position.best_weights:
             raise RunError(
                 f"{self.folder / MODEL}: is not the model of epoch {position.best_epoch}, from which finetune stage "
                 f"{position.stage} begins. Put that back, or start with another folder."
             )
         self._begin_averages()
-        self._checkpoint()  # before a better model takes the place of the one that was loaded
+        self._checkpoint()  # before a better model can replace the weights that were loaded
         self.watcher.note(
             f"finetune stage {position.stage} of {self.config.training.finetune.stages} begins with the weights of "
             f"epoch {position.best_epoch}"
@@ -312,7 +312,7 @@ class Trainer:
         self.optimizer.averaged_steps = 0
 
     def _checkpoint(self) -> None:
-        """Save all that the run needs to go on exactly from between two steps."""
+        """Save everything that an exact resume needs."""
         state = self.ranks.gathered(self.state, self.config.training.batching)
         if not self.writes:
             return
@@ -328,7 +328,7 @@ class Trainer:
         save_checkpoint(self.folder / CHECKPOINTS, self.position.step, checkpoint)
 
     def _load(self, checkpoint: Checkpoint) -> None:
-        """Undo `_checkpoint`, with a new model and optimiser and the position that was read."""
+        """Undo `_checkpoint`; model and optimiser are new, the position is the checkpoint's."""
         position, model, optimizer, carried = self.position, self.model, self.optimizer, checkpoint.carried
         refuse_other_device(carried, self.device)
         expected = optimizers.expected_state(optimizer, model, position.step, position.averaged_steps)
@@ -348,7 +348,7 @@ class Trainer:
         self.state = (state if self.ranks.count == 1 else state.select(self.streams)).to(self.device)
 
     def _carried_kinds(self, carried: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return tensors of the kinds that a checkpoint carries: of all ranks' streams, and as long as it remembers."""
+        """Return tensors of the shapes and types that a checkpoint carries: all streams, and grown memories."""
         initial, streams = self.initial.flat(), self.config.training.batching.batch_size
         lengths = {name: len(x) for name, x in initial.items()}
         if self.config.model.memory.slots is None:
@@ -357,7 +357,7 @@ class Trainer:
             lengths |= dict.fromkeys(growing, max(remembered, default=0))
         kinds = {}
         for name, x in initial.items():
-            # with products in bfloat16 some states are, too
+            # with products in bfloat16, some states are bfloat16, too
             narrow = self.config.training.precision == "bf16" and x.is_floating_point()
             narrow = narrow and name in carried and carried[name].dtype == torch.bfloat16
             dtype, shape = torch.bfloat16 if narrow else x.dtype, (lengths[name], streams, *x.shape[2:])
