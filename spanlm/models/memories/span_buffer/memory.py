@@ -6,17 +6,16 @@
     α_t     = softmax(γ_t),  ξ_t = C_tᵀ α_t                                       (6, 5)
     g_t     = W_g h_t                                                             (10)
 
-The head predicts from h_t and from ξ_t, with the same weights, and both are mixed by g_t: see `mixture`. Where the
-paper leaves a choice: its Eq. 7 has no tanh, and without it the attention does not depend on h_t; its Eq. 4 has other
-distances at its ends than within, so spans are counted from the newest state before t; h_t has read the word of its
-step and is no part of a span of step t, which `newest` can change. A span needs both its ends in the stream, and where
-there is none p̃ = p. States are kept as the encoder gave them: those that met different dropout masks have no
-meaningful difference. The mask of a segment is put on h_t where it asks, gates and predicts, and on ξ_t. There are no
-biases. Gradients end where a segment begins, as for every memory.
+The head predicts from h_t and from ξ_t with the same weights, and g_t mixes the predictions: see `mixture`. Choices
+where the paper is unclear: Eq. 7 has no tanh, but without it the attention would not depend on h_t. The distances in
+Eq. 4 differ at its ends, so spans are counted from the newest state before t. h_t has read the word of its step and
+belongs to no span of step t, which `newest` can change. A span needs both its ends in the stream; without any span
+p̃ = p. States are stored without dropout: differences between states under different masks mean nothing. The mask of a
+segment acts on ξ_t, and on h_t as query, in the gate and in the prediction. There are no biases. Gradients end where a
+segment begins, as for every memory.
 
-By Eq. 8 q is predicted from ξ_t alone: of the text before it knows no more than which spans were read. A reading of
-our own, `reads=merge`, predicts it from tanh(W [h_t; ξ_t]), both under the mask of the segment; W (d, 2d), d as wide
-as h.
+By Eq. 8, q is predicted from ξ_t alone, so it knows the past only through the spans read. Our variant `reads=merge`
+predicts it from tanh(W [h_t; ξ_t]), both under the mask of the segment; W is (d, 2d), d as wide as h.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ class SpanBufferConfig(MemoryConfig):
 
     @property
     def reach(self) -> int:
-        """How many steps lie between the two ends of a span; an output in place of one has a single end."""
+        """Steps between the two ends of a span; 0 for single outputs."""
         return self.stride - 1
 
     @property
@@ -119,7 +118,7 @@ class SpanBufferConfig(MemoryConfig):
 
     @property
     def seen(self) -> str:
-        """What q is predicted from, in symbols."""
+        """The input of q's prediction, in symbols."""
         return _SEEN[self.reads]
 
     @property
@@ -145,15 +144,15 @@ class SpanBufferConfig(MemoryConfig):
 class SpanBufferMemory(Memory):
     """h (T, B, H) -> features h (T, B, H), attention (T, B, m), a mixture with gate and what q sees (T, B, H).
 
-    State: the last outputs as `states` (P, B, H) and which of them are `filled` (P, B). States are projected anew in
-    every segment: the weights change between segments, and dynamic evaluation changes them, too.
+    State: the last outputs as `states` (P, B, H) and which of them are `filled` (P, B). States are projected again in
+    every segment, since training and dynamic evaluation change the weights between segments.
     """
 
     def __init__(self, config: SpanBufferConfig, hidden_size: int, init: Init) -> None:
         super().__init__()
         self.readout_size, self.config = hidden_size, config
         self.gate_temperature = config.gate.evaluation_temperature
-        # a step whose spans may end at itself looks at what the next one's end at before it
+        # if spans may end at the current step, they lie one step later, and one state less is carried
         self.carried = self._grid(1).carried - (1 - config.nearest_lag)
         self.span_key = nn.Linear(hidden_size, hidden_size, bias=False)  # W_s
         self.query = nn.Linear(hidden_size, hidden_size, bias=False)  # W_h
@@ -167,7 +166,7 @@ class SpanBufferMemory(Memory):
         return {"states": states, "filled": torch.zeros(states.shape[:2], dtype=torch.bool, device=states.device)}
 
     def equalise(self) -> None:
-        """Let all scores be zero; the gate stays."""
+        """Set all scores to zero; the gate stays."""
         nn.init.zeros_(self.score)
 
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
