@@ -3,20 +3,20 @@
     g_t = tanh(W_l h_t + b_l) ∈ R^{K·E},    z_{t,k} = W g_{t,k} + b,    π_t = softmax(W_p h_t)
     p_t = Σ_k π_{t,k} softmax(z_{t,k})
 
-If another prediction is mixed in (ξ beside h, Li et al., 2020), ξ goes through the same W_l and W_p.
+If a memory adds a prediction from ξ (Li et al., 2020), ξ goes through the same W_l and W_p as h.
 
 All experts share the bias b, and the prior has none; a locked dropout acts on g. The public code takes the logarithm
-of p + 1e-8, which is not a distribution; here all is in log space: log p = logsumexp_k(log π_k + log softmax(z_k)).
+of p + 1e-8, which is not a distribution; this code stays in log space: log p = logsumexp_k(log π_k + log softmax(z_k)).
 W_l, b_l and W_p start as in the public code, uniform in ±1/√(size of h); W and b as in `Init`.
 
 The gradients of log p = log Σ_k π_k softmax(z_k)[y] are those of K linear softmaxes, each with the weight
 
     r_k = π_k softmax(z_k)[y] / p,    ∂ log p / ∂ log π_k = r_k
 
-which is its share in the target's probability. The loss of a segment is a mean over its words, so all of them have one
-incoming gradient g: the forward pass computes the gradients for g = 1 while it has a chunk's softmaxes, and the
-backward pass multiplies. For words with another incoming gradient the softmaxes are computed again, to correct the
-gradients of W and b, which is costly if there are many: the caller says what to expect (`even`).
+which is the expert's share in the target's probability. The loss of a segment is a mean over its words, so all words
+have the same incoming gradient g: the forward pass computes the gradients for g = 1 while it has a chunk's softmaxes,
+and the backward pass multiplies by g. For words with another g the softmaxes are computed again, to correct the
+gradients of W and b. Many such words are costly: the caller tells by `even` what to expect.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _MixtureLogProb(torch.autograd.Function):
         total = LinearGradients(linear)
 
         def of_rows(rows: slice) -> tuple[Tensor, ...]:
-            # log p, r, ∂/∂x and ∂/∂m; a chunk's softmaxes are gone before the next one's are made
+            # log p, r, ∂/∂x and ∂/∂m; a function, whose locals free a chunk's softmaxes before the next chunk's
             seen, words = x[rows].flatten(0, 1).to(dtype), targets[rows].repeat_interleave(experts)
             expert_log_p, softmax = linear.log_p(seen, words, margin[rows].flatten(), keep=True)
             assert softmax is not None
@@ -141,8 +141,8 @@ def mixture_log_prob(
 ) -> Tensor:
     """Log Σ_k π_k softmax(W x_k + b − m_k at the target)[target], (N,), in float32 or float64.
 
-    x (N, K, D), W (V, D), b (V,), targets (N,) int64; log π and the margin m (N, K) are as wide as the result, and no
-    margin is 0. `even`: expect one gradient for (nearly) all rows; about speed, the result is the same.
+    x (N, K, D), W (V, D), b (V,), targets (N,) int64; log π and the margin m (N, K) have the type of the result; no
+    margin: 0. `even` expects the same gradient for nearly all rows, which affects only speed.
     """
     dtype = product_dtype(weight)
     if margin is None:
@@ -212,12 +212,12 @@ class MixtureOfSoftmaxesHead(AdversarialHead):
         self.weight, self.bias = output_weights(config, embedding, size, init)
 
     def own_log_prob(self, features: Tensor, targets: Tensor, *, mixed: bool = False) -> Tensor:
-        """Log p(target), (T, B); in training with the margin of each expert."""
+        """Log p(target), (T, B); in training with a margin for each expert."""
         x, words = self._seen(features).flatten(0, 1), targets.flatten()
         margin = self.margin(x.flatten(0, 1), self.weight, words.repeat_interleave(self.experts))
         margin = None if margin is None else margin.view(len(words), -1)
         log_prior = self._log_prior(features).flatten(0, 1)
-        # what is mixed with another distribution has a gradient of its own at every word
+        # mixed with another distribution, every word has a different gradient
         log_p = mixture_log_prob(x, log_prior, self.weight, self.bias, words, margin, even=not mixed)
         return log_p.view_as(targets)
 
