@@ -69,7 +69,7 @@ class ModelConfig:
 
 
 class LanguageModel(NextWordModel):
-    """A recurrent language model that may look back; `config` is what it is built of.
+    """A recurrent language model that may look back, built from its `config`.
 
     Raises:
         InputError: sizes of the rooms that do not fit each other.
@@ -106,9 +106,9 @@ class LanguageModel(NextWordModel):
 def word_dropout(
     x: Tensor, tokens: Tensor, vocabulary_size: int, rate: float, training: bool, *, shared: bool = False
 ) -> Tensor:
-    """Drop whole words of x (T, B, E), the vectors of `tokens` (T, B): a word type is in or out for the segment.
+    """Drop whole words of x (T, B, E), the vectors of `tokens` (T, B): a word type is kept or dropped for a segment.
 
-    Every stream has its own draw, as each of Gal's sequences has; or all share one, as in AWD-LSTM.
+    Each stream has its own draw, as in Gal & Ghahramani (2016); with `shared` all have the same, as in AWD-LSTM.
     """
     if not training or not rate:
         return x
@@ -118,13 +118,13 @@ def word_dropout(
 
 
 def gaussian_noise(x: Tensor, deviation: float, training: bool) -> Tensor:
-    """Add to every number of x one from N(0, deviation²), as the public code of Wang et al. (2019) does."""
+    """Add noise from N(0, deviation²) to every number of x, as the public code of Wang et al. (2019) does."""
     if not training or not deviation:
         return x
     return x + drawn(lambda shape: torch.randn_like(x.new_empty(shape)), x.shape, 1) * deviation
 
 
 def to_be_filled(config: ModelConfig, vocabulary_size: int) -> LanguageModel:
-    """Make a model that gets its weights from elsewhere: what it draws at first leaves torch's generator as it was."""
+    """Build a model whose weights will be loaded; its initial draws leave torch's generator unchanged."""
     with torch.random.fork_rng(devices=[]):
         return LanguageModel(config, vocabulary_size)
