@@ -2,7 +2,7 @@
 
 Shapes: T time steps, B streams. Every token of the split is a target exactly once (unless sentences are cut for
 training: `SentenceRules`). Padding has the input `<eos>` and the mask False. The first input of the text is one
-`<eos>`; that of every other stream is the token before it.
+`<eos>`; every other stream begins with the token before its first target.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Segment:
     """A piece of each stream.
 
     Attributes:
-        inputs: What the model reads, int64 (T, B).
+        inputs: The words that the model reads, int64 (T, B).
         targets: The words after the inputs, int64 (T, B).
         mask: False where the target is padding, bool (T, B).
         reset: True where a stream starts with an empty state, bool (B,).

@@ -110,7 +110,7 @@ class DataConfig:
     def compared(self) -> DataConfig:
         """The canonical form for comparisons: without folders, since hashes compare text and vocabulary."""
         name = os.path.basename(os.path.abspath(expanded(self.corpus)))
-        # the demo has its own tokenizer, whatever the field says
+        # the demo ignores the field `tokenizer`
         cut, documents = "whitespace" if self.corpus == DEMO else self.tokenizer, self.effective_documents
         canonical = replace(
             self, corpus=name or self.corpus, dir=None, download=False, tokenizer=cut, documents=documents

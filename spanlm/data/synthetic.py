@@ -238,7 +238,7 @@ class Recall(Source):
 
 @dataclass(frozen=True, kw_only=True)
 class Topics(Source):
-    """Pólya's urn: p(w_t) = (count of w_t before + strength / words) / (t − 1 + strength) in each line anew."""
+    """Pólya's urn: p(w_t) = (count of w_t before + strength / words) / (t − 1 + strength), restarted in each line."""
 
     words: int = 200
     strength: int = 20

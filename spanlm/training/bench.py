@@ -127,7 +127,7 @@ def precisions(device: torch.device) -> list[Precision]:
 
 
 def idle_trainer(config: RunConfig, corpus: Corpus) -> Trainer:
-    """Make a trainer without folder and watcher, of which only steps are used."""
+    """Make a trainer without folder and watcher, only for steps."""
     with tempfile.TemporaryDirectory() as folder:
         return Trainer(config, corpus, Path(folder), Watcher())
 

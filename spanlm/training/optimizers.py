@@ -122,7 +122,7 @@ class NTASGD(SGD):
         self.lagged_rates = lagged_rates
         # K; None before averages begin, 0 to begin with the next step, over no weights before it
         self.averaged_steps: int | None = None
-        self.late_rate = lr  # with lagged rates, that of the next step
+        self.late_rate = lr  # with lagged rates, the rate of the next step
 
     @torch.no_grad()
     def step(self) -> None:

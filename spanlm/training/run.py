@@ -85,7 +85,7 @@ def train(
             trainer = Trainer(config, corpus, folder, watcher, ranks)
             trainer.restore()
             if first:
-                _claim(config, corpus, folder)
+                _write_config(config, corpus, folder)
         if ranks.count > 1:
             digest = model_digest(trainer.model)
             precision = usable(config.training.precision, trainer.device)
@@ -177,7 +177,7 @@ def _text_of(data: DataConfig) -> dict[str, Any]:
     return asdict(findable(data)) | cut | {"dir": None, "download": False}
 
 
-def _claim(config: RunConfig, corpus: Corpus, folder: Path) -> None:
+def _write_config(config: RunConfig, corpus: Corpus, folder: Path) -> None:
     try:
         save_config(folder / CONFIG, config.to_yaml())
         if not (folder / VOCABULARY).exists():

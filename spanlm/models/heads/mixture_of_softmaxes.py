@@ -96,14 +96,14 @@ class _MixtureLogProb(torch.autograd.Function):
         of_weight = grad_weight * usual
         of_bias = None if grad_bias is None else grad_bias * usual
         if len(others):
-            more, *more_bias = _of_linear(inputs, others, grad[others] - usual, ctx.dtype)
+            more, *more_bias = _weight_gradients(inputs, others, grad[others] - usual, ctx.dtype)
             of_weight += more
             if of_bias is not None:
                 of_bias += more_bias[0]
         return grad_x * column.unsqueeze(2), share * column, of_weight, of_bias, None, grad_margin * column, None
 
 
-def _of_linear(inputs: list[Tensor], rows: Tensor, grad: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
+def _weight_gradients(inputs: list[Tensor], rows: Tensor, grad: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
     x, log_prior, weight, bias, targets, margin = inputs
     leaves = [t.detach().requires_grad_() for t in (weight, bias) if t is not None]
     with torch.enable_grad():

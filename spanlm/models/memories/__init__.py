@@ -1,4 +1,4 @@
-"""Memories: read what the encoder wrote before now."""
+"""Memories: read the encoder's earlier outputs."""
 
 from typing import get_args
 
