@@ -45,44 +45,43 @@ class DataConfig:
         limit=Limit(bool, "a corpus name, a folder or a file"),
     )
     dir: str | None = option(
-        "folder with copies of the registered corpora (DIR/ptb/train.txt), or of your own; default $SPANLM_DATA",
+        "folder with copies of the registered corpora (DIR/ptb/train.txt) or of your texts; default $SPANLM_DATA",
         default=None,
     )
-    download: bool = option("fetch a registered corpus that has no local copy, and check its SHA-256", default=False)
+    download: bool = option("download a registered corpus without a local copy, and check its SHA-256", default=False)
     tokenizer: Tokenizer = option(
-        '"whitespace" takes words as they are written; "words" lower-cases and splits punctuation off; '
-        '"straight-words" also reads ’ as \' and no-break spaces as spaces, which is what `spanlm train` takes '
-        '"words" for in a new run. The demo is always "words"',
+        '"whitespace" keeps words as written; "words" lower-cases and splits punctuation off; "straight-words" also '
+        'reads ’ as \' and no-break spaces as spaces; a new run of `spanlm train` with "words" uses it. The demo '
+        'always uses "words"',
         default="whitespace",
     )
     min_count: int | None = option(
-        "a word must occur this often in train.txt to be in the vocabulary (the demo: at least 2). null: 2 for a "
-        "text of your own without <unk>, which a model learns nothing of otherwise; else 1",
+        "occurrences in train.txt that a word of the vocabulary needs (the demo: at least 2). null: 2 for your own "
+        "text without <unk>, so that the model learns unknown words; else 1",
         default=None,
         limit=at_least(1),
     )
     max_size: int | None = option(
-        "largest vocabulary, <eos> and <unk> included; the most frequent words stay",
+        "largest vocabulary, including <eos> and <unk>; the most frequent words stay",
         default=None,
         limit=at_least(3, "at least 3 (<eos>, <unk> and a word)"),
     )
     documents: DocumentsChoice = option(
         'what starts a new document: nothing, a line after a blank line, a WikiText heading " = Title = ", or a '
-        'line "_BOOK_TITLE_ : …", which is no text and is left out; "auto" is a heading in wikitext-2, in a new '
-        "run of `spanlm train` a blank line in a corpus that `spanlm data wikipedia` built, nothing in others. "
-        "The documents of the demo are its topics, those of cbt always its books",
+        'line "_BOOK_TITLE_ : …", which is not part of the text; "auto": a heading in wikitext-2; in a new run of '
+        "`spanlm train` a blank line in a corpus that `spanlm data wikipedia` built; otherwise nothing. The demo's "
+        "documents are always its topics, those of cbt its books",
         default="none",
     )
     lines: Lines = option(
-        '"as-written" ends a line with <eos> where the text does; "sentences" cuts lines that are paragraphs into '
-        "sentences, each with its <eos>, and leaves out blank lines (the text gets another number of tokens, and "
-        "perplexities that are not comparable)",
+        '"as-written" puts an <eos> at each line end of the text; "sentences" cuts paragraphs into sentences, each '
+        "with its <eos>, and leaves out blank lines (which changes the number of tokens, so perplexities are not "
+        "comparable)",
         default="as-written",
     )
     marks: Marks | None = option(
-        '<s> and </s> around a line: "drop" leaves them out, as the line\'s <eos> stands for both, "keep" takes '
-        'them for words, which an n-gram model cannot have. null: "drop", but a run whose vocabulary has <s> '
-        "keeps",
+        '<s> and </s> around a line: "drop" leaves them out, since <eos> stands for both; "keep" takes them for '
+        'words, which an n-gram model cannot have. null: "keep" for a run whose vocabulary has <s>, else "drop"',
         default=None,
     )
 
