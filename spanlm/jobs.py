@@ -46,16 +46,16 @@ class Engine:
     """Number and place of parallel commands."""
 
     jobs: int = option(
-        "runs at a time on each machine, each with its share of the threads",
+        "parallel runs on each machine, each with its share of the threads",
         default=1,
         limit=at_least(1),
     )
     on: str | None = option(
-        "run them on Ray: ray is started here; ray:ADDRESS is a cluster's (ray:auto: the one that runs here)",
+        "run on Ray: ray starts it here; ray:ADDRESS connects to a cluster (ray:auto: the one that runs here)",
         default=None,
     )
     gpus_per_run: float = option(
-        "with --on, how many of Ray's GPUs each run has; with 0.25 four share one",
+        "with --on, Ray's GPUs for each run; with 0.25 four runs share one",
         default=0.0,
     )
 

@@ -22,12 +22,12 @@ class ModelConfig:
 
     embedding_size: int = option("E, the paper's w", default=300, limit=at_least(1))
     embedding_dropout: float = option(
-        "of whole words: each word type is in or out for a segment of a stream",
+        "dropout of whole words: each word type is kept or dropped for a segment of a stream",
         default=0.0,
         limit=RATE,
     )
     shared_words: bool = option(
-        "embedding_dropout makes one draw for all streams, as in AWD-LSTM, not one a stream",
+        "embedding_dropout draws once for all streams, as in AWD-LSTM, not for each stream",
         default=False,
     )
     input_noise: float = option(
@@ -35,15 +35,15 @@ class ModelConfig:
         default=0.0,
         limit=NOT_NEGATIVE,
     )
-    input_dropout: float = option("on the embedded words", default=0.0, limit=RATE)
-    output_dropout: float = option("on what the head reads", default=0.0, limit=RATE)
+    input_dropout: float = option("dropout on the embedded words", default=0.0, limit=RATE)
+    output_dropout: float = option("dropout on the head's input", default=0.0, limit=RATE)
     locked_dropout: bool = option(
-        "input_dropout and output_dropout draw one mask for all steps of a segment, not one a step",
+        "input_dropout and output_dropout draw one mask for all steps of a segment, not for each step",
         default=False,
     )
     init_range: float = option("weights start uniform in plus or minus this", default=0.1, limit=POSITIVE)
     bias_range: float | None = option(
-        "biases likewise, but for the forget gate's (model.encoder.forget_bias); null: as init_range",
+        "the same for biases, except the forget gate's (model.encoder.forget_bias); null: init_range",
         default=None,
         limit=NOT_NEGATIVE,
     )

@@ -52,22 +52,22 @@ class WikipediaConfig:
     )
     out: Path = option("the folder to make")
     vocabulary: int = option(
-        "keep the most frequent words of the training part: so many, <unk> and <eos> included (default 77000, the "
-        "paper's)",
+        "size of the vocabulary, the most frequent words of the training part, including <unk> and <eos> (default "
+        "77000, the paper's)",
         default=77_000,
         limit=at_least(3, "at least 3 (<eos>, <unk> and a word)"),
     )
     category: str | None = option(
-        "take only articles with a category that this regular expression matches: the page's own [[Category:…]] "
-        'links, in JSON lines the field "category" or "categories"',
+        "take only articles with a category that this regular expression matches, in the page's [[Category:…]] "
+        'links or, in JSON lines, in the field "category" or "categories"',
         default=None,
     )
     articles: int | None = option("take the first N articles only", default=None, limit=at_least(3))
     seed: int = option("decides which articles are held out", default=1)
-    jobs: int | None = option("processes (default: one a processor); changes no result", default=None)
+    jobs: int | None = option("processes (default: one per processor); does not change results", default=None)
     on: str | None = option(
-        "read each source in a task of Ray, so many as jobs at a time on a machine: ray starts it here; "
-        "ray:ADDRESS is a cluster's, whose machines share the disk. Changes no result",
+        "read each source in a Ray task, at most `jobs` at a time on a machine: ray starts Ray here; ray:ADDRESS "
+        "connects to a cluster whose machines share the disk. Does not change results",
         default=None,
     )
     lowercase: bool = option("write words in small letters", default=False)

@@ -40,14 +40,14 @@ class AWDLSTMConfig(EncoderConfig):
     kind: Literal["awd_lstm"] = "awd_lstm"
     hidden_size: int = option("units of each layer but the last", default=1150, limit=at_least(1))
     layers: int = option("how many layers, the last one included", default=3, limit=at_least(1))
-    last_size: int = option("units of the last layer, which are the encoder's output", default=400, limit=at_least(1))
+    last_size: int = option("units of the last layer, the encoder's output", default=400, limit=at_least(1))
     hidden_dropout: float = option(
-        "between layers, on the output of one layer that the next reads; locked in time",
+        "dropout between layers, locked in time",
         default=0.25,
         limit=RATE,
     )
     weight_drop: float = option(
-        "share of the recurrent weights that a segment is read without",
+        "share of the recurrent weights that is dropped for a segment",
         default=0.5,
         limit=RATE,
     )

@@ -38,11 +38,11 @@ class HORNNConfig(EncoderConfig):
     kind: Literal["hornn"] = "hornn"
     order: int = option("N, how many past outputs a step reads", default=3, limit=at_least(1))
     pooling: Pooling = option(
-        "of the outputs read: fofe (weighted by a power of the forgetting factor), gated or max",
+        "pooling of the past outputs: fofe (weighted by a power of the forgetting factor), gated or max",
         default="fofe",
     )
     forgetting_factor: float = option(
-        "with pooling fofe, what one step more in the past multiplies an output by; 1 forgets nothing",
+        "with pooling fofe, the factor of an output per step into the past; 1 forgets nothing",
         default=FORGETTING_FACTOR,
         limit=Limit(lambda factor: 0 < factor <= 1, "above 0 and at most 1"),
     )

@@ -58,7 +58,7 @@ class StackConfig(EncoderConfig):
 
     layers: int = option("how many layers", default=1, limit=at_least(1))
     dropout: float = option(
-        "between layers, on the output of one layer that the next reads (not over time)",
+        "dropout between layers (not over time)",
         default=0.0,
         limit=RATE,
     )

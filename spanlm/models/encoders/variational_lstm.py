@@ -37,17 +37,17 @@ class VariationalLSTMConfig(EncoderConfig):
     kind: Literal["variational_lstm"] = "variational_lstm"
     layers: int = option("how many layers", default=1, limit=at_least(1))
     input_dropout: float = option(
-        "on the input of each layer from below, the embedded words included",
+        "dropout on each layer's input from below, including the embedded words",
         default=0.0,
         limit=RATE,
     )
-    recurrent_dropout: float = option("on each layer's own last output", default=0.0, limit=RATE)
+    recurrent_dropout: float = option("dropout on each layer's last output", default=0.0, limit=RATE)
     per_gate: bool = option(
-        "each of the four gates has masks of its own; false: one for the four, ordinary locked dropout",
+        "draw a mask for each of the four gates; false: one mask for all, ordinary locked dropout",
         default=True,
     )
-    zoneout_h: float = option("probability that a unit's output stays as it was", default=0.0, limit=RATE)
-    zoneout_c: float = option("likewise of its cell", default=0.0, limit=RATE)
+    zoneout_h: float = option("probability that a unit keeps its last output", default=0.0, limit=RATE)
+    zoneout_c: float = option("probability that a unit keeps its last cell", default=0.0, limit=RATE)
     forget_bias: float | None = option(
         "where the forget gate's bias starts (1: a cell remembers at first); null: uniform like every other bias",
         default=1.0,

@@ -160,12 +160,12 @@ class MixtureOfSoftmaxesConfig(AdversarialConfig):
     binds_width = False  # the readout need not be as wide as the embedding
     experts: int = option("K, how many softmaxes", default=15, limit=at_least(1))
     latent_size: int | None = option(
-        "units of what an expert sees; null: as wide as the embedding, which a tied head needs",
+        "units of an expert's input; null: as wide as the embedding, which a tied head needs",
         default=None,
         limit=at_least(1),
     )
     latent_dropout: float = option(
-        "on what the experts see, one mask for all steps of a segment",
+        "dropout on the experts' inputs, with one mask for all steps of a segment",
         default=0.29,
         limit=RATE,
     )

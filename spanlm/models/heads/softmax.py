@@ -238,7 +238,7 @@ class SoftmaxConfig(AdversarialConfig):
     bias: bool = option("add a bias per word", default=True)
     projection: bool = option("a square matrix with a bias before the softmax", default=False)
     projection_penalty: float = option(
-        "λ, what the loss grows by per unit of ‖P‖²; needs the projection",
+        "λ of the penalty λ‖P‖² in the loss; needs the projection",
         default=0.0,
         limit=NOT_NEGATIVE,
     )

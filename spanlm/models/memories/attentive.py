@@ -62,21 +62,20 @@ class AttentiveConfig(MemoryConfig):
     kind: Literal["attentive"] = "attentive"
     paper: ClassVar[str] = "Salton et al., 2017"
     score: Score = option(
-        "single (of the remembered output alone, Eq. 9) or combined (of it and the current one, Eq. 10); to "
-        "compare them with: mean (all alike) or none (nothing is remembered, and the layer of Eq. 7 sees h_t "
-        "alone)",
+        "single (from the remembered output alone, Eq. 9) or combined (also from the current one, Eq. 10); as "
+        "baselines: mean (equal weights) or none (no memory: the layer of Eq. 7 reads only h_t)",
         default="combined",
     )
     window: int | None = option(
-        "how many outputs back at most; null: all since the last reset, which needs sentences "
-        "(training.batching.kind). The paper found a bounded window over the running text worse",
+        "most outputs to look back; null: all since the last reset, which needs sentences "
+        "(training.batching.kind). In the paper a bounded window over the running text was worse",
         default=None,
         limit=at_least(1),
     )
     merge_bias: bool = option(
-        "with the b_c of Eq. 7. It can learn how frequent words are, as the softmax's bias does, before the LSTM "
-        "has learned anything: with the published rate of 1 and a tied softmax, in which it meets its own "
-        "gradient, training stays far behind one without it",
+        "use b_c of Eq. 7. It can learn word frequencies, as the softmax's bias does, before the LSTM has learned "
+        "anything: with the published rate of 1 and a tied softmax, through which its own gradient returns, "
+        "training stays far behind one without it",
         default=True,
     )
 

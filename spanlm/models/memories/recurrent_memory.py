@@ -41,9 +41,9 @@ class RecurrentMemoryConfig(MemoryConfig):
         default=15,
         limit=at_least(1),
     )
-    temporal: bool = option("whether keys and values know their lag (+tM)", default=True)
+    temporal: bool = option("add temporal matrices, by which keys and values depend on their lag (+tM)", default=True)
     composition: Literal["gated", "linear"] = option(
-        "of what is read with the encoder's output: gated (-g) or linear",
+        "composition of the reading with the encoder's output: gated (-g) or linear",
         default="gated",
     )
 

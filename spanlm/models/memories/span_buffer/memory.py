@@ -56,28 +56,28 @@ class SpanBufferConfig(MemoryConfig):
     )
     span_length: int = option("L; a span is h_i − h_{i−L+1}", default=8)
     words: bool = option(
-        'the outputs themselves in place of spans, all B of them (the paper\'s "w/o RNN-minus"); span_length then '
-        "means nothing",
+        'attend to the B outputs themselves instead of spans (the paper\'s "w/o RNN-minus"); span_length is then '
+        "ignored",
         default=False,
     )
     newest: Newest = option(
-        "the last step that a span of step t may end at: before (t − 1, as printed) or current (t, so that what "
-        "is read can hold h_t)",
+        "the last step at which a span for step t may end: before (t − 1, as printed) or current (t, so that the "
+        "reading can contain h_t)",
         default="before",
     )
     reads: Reads = option(
-        "what q is predicted from: spans (ξ_t, as printed) or, a reading of our own, merge (tanh(W [h_t; ξ_t]), "
-        "which adds 2 d² parameters to the model)",
+        "input of q: spans (ξ_t, as printed) or, a variant of ours, merge (tanh(W [h_t; ξ_t]), which adds 2 d² "
+        "parameters)",
         default="spans",
     )
     dropout: float = option(
-        "of h_t, for the query, the gate and the head, and of what is read, with one mask for a segment; it takes "
-        "the place of model.output_dropout",
+        "dropout on the reading and on h_t in query, gate and head, with one mask for a segment; it replaces "
+        "model.output_dropout",
         default=0.4,
         limit=RATE,
     )
-    gate: GateConfig = option("how soft the gate is", default_factory=GateConfig)
-    reward: RewardConfig = option("what the gate is taught beside the likelihood", default_factory=RewardConfig)
+    gate: GateConfig = option("temperatures of the gate", default_factory=GateConfig)
+    reward: RewardConfig = option("reward of the gate beside the likelihood", default_factory=RewardConfig)
 
     def __post_init__(self) -> None:
         if self.words:

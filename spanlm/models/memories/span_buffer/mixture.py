@@ -55,11 +55,11 @@ class GateConfig:
     """The temperatures of the gate (Li et al., 2020, Eq. 14)."""
 
     training_temperature: float = option(
-        "of the gate in the likelihood that is trained",
+        "temperature of the gate in the training likelihood",
         default=100.0,
         limit=TEMPERATURE,
     )
-    evaluation_temperature: float = option("of the gate in evaluation", default=0.1, limit=TEMPERATURE)
+    evaluation_temperature: float = option("temperature of the gate in evaluation", default=0.1, limit=TEMPERATURE)
 
 
 @options("model.memory.reward")
