@@ -1,7 +1,6 @@
-"""RunConfig = data + model + training: in and out of YAML, with errors that name the field.
+"""RunConfig = data + model + training: to and from YAML, with errors that name the field.
 
-A configuration says which parts a model has with `kind` (`model.memory.kind: ngram`), and which fields these have
-follows from that.
+The `kind` of a part (`model.memory.kind: ngram`) selects its class, and so its fields.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ from spanlm.training.config import TrainingConfig
 Tree = dict[str, Any]
 
 OPTIONAL = {"model.encoder.forget_bias", "training.optimizer.clip", "training.patience"}
-"""Fields that may be null, beside those that are null by default."""
+"""Fields that may be null although their default is not."""
 
 CHANGEABLE = (
     *("training.epochs", "training.patience", "training.finetune.epochs", "training.finetune.stages"),
     *("data.dir", "data.download", "training.device"),
 )
-"""Fields that a resumed run may change: the ends of stages that are not over, the folder of the text (vocabulary and
-checkpoint know the text), and the name of the device (the checkpoint knows its kind).
+"""Fields that a resumed run may change: ends of stages that are not over, the text's folder (vocabulary and checkpoint
+identify the text), and the device's name (the checkpoint knows its kind).
 
-Without finetune stages before or after, all of `finetune` may change: no step depends on it.
+All of `finetune` may change as long as the run has no finetune stages: no step depends on it.
 """
 
 REMOVED = {
@@ -51,33 +50,33 @@ REMOVED = {
     **{"model.memory:span_buffer.reward.power": 5.0, "model.memory:span_buffer.reward.most": 10.0},
     **{"model.memory:span_buffer.reward.base": 1.0, "model.memory:span_buffer.reward.slope": 3.0},
 }
-"""Fields that runs of 0.2.0 have, each with the one value that is left; `:kind` where only that kind of part had it."""
+"""Fields of runs of 0.2.0, with the only value still supported; `:kind` restricts a field to that kind of part."""
 
 LONGEST = 2**20
-"""Bytes of a YAML file."""
+"""Most bytes of a YAML file."""
 
 PARTS: dict[str, Mapping[str, type]] = {"encoder": ENCODERS, "memory": MEMORIES, "head": HEADS}
 
 
 @options()
 class RunConfig:
-    """Everything that determines a run but its folder and its machine."""
+    """Everything that determines a run, except its folder and its machine."""
 
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
     def to_tree(self) -> Tree:
-        """Return nested dictionaries of plain values."""
+        """Return the configuration as nested dictionaries of plain values."""
         return asdict(self)
 
     def to_yaml(self) -> str:
-        """Return the same as YAML text."""
+        """Return the configuration as YAML text."""
         return yaml.safe_dump(self.to_tree(), sort_keys=False, allow_unicode=True)
 
     @staticmethod
     def from_tree(tree: object, source: str = "") -> RunConfig:
-        """Build from nested dictionaries; fields that they leave out have their defaults. Errors begin with `source`.
+        """Build a configuration from nested dictionaries; missing fields get defaults. Errors begin with `source`.
 
         Raises:
             InputError: an unknown field or kind (with the nearest name), a wrong type, a value out of range.
@@ -90,36 +89,36 @@ class RunConfig:
 
     @staticmethod
     def load(path: str | Path, *, whole: bool = False) -> RunConfig:
-        """Read a YAML file; `whole`: that of a run, which has every field of its version: one that it lacks was lost.
+        """Read a YAML file; `whole` requires every field, as the file of a run has.
 
         Raises:
             InputError: no such file, not YAML, not a configuration, or not a whole one.
         """
         tree = read_config(Path(path))
         config = RunConfig.from_tree(tree, str(path))
-        given, every = {"data.marks", *flat(tree)}, flat(config.to_tree())  # the first runs of schema 1 lack marks
-        if whole and (lost := next((name for name in every if name not in given), None)):
+        written, every = {"data.marks", *flat(tree)}, flat(config.to_tree())  # the first runs of schema 1 lack marks
+        if whole and (lost := next((name for name in every if name not in written), None)):
             way = f"Put the line back as it was (by default {as_written(every[lost])})."
             raise InputError(f"{path}: lacks {lost}: it was cut, or an unreleased version made it. {way}")
         return config
 
 
 def _plain(value: object) -> object:
-    """Return paths, and numbers of numpy, as YAML would have them."""
+    """Convert paths and numpy numbers to the types that YAML gives."""
     if isinstance(value, Mapping):
         return {name: _plain(inner) for name, inner in value.items()}
     return str(value) if isinstance(value, Path) else value.item() if isinstance(value, np.generic) else value
 
 
 def flat(tree: Tree, prefix: str = "") -> Tree:
-    found: Tree = {}
+    fields: Tree = {}
     for name, value in tree.items():
-        found |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return found
+        fields |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return fields
 
 
 def with_options(base: RunConfig, options: Mapping[str, str]) -> RunConfig:
-    """Change fields, by their full names, to what texts stand for; a part of another kind has the defaults of that.
+    """Set fields by full name to values written as text; a part of another kind starts from its kind's defaults.
 
     Raises:
         InputError: as `RunConfig.from_tree`.
@@ -133,7 +132,7 @@ def with_options(base: RunConfig, options: Mapping[str, str]) -> RunConfig:
 
 
 def option_rows(base: RunConfig, options: Mapping[str, str]) -> list[tuple[str, Any, str]]:
-    """Return the name, the value and the help of each field that there is where some have the values of `options`."""
+    """Return name, value and help of each field of `base` after setting `options`."""
     resets = {f"model.{part}.kind" for part in PARTS} | {"training.finetune.stages"}
     tree = overlaid(base.to_tree(), nested({name: value for name, value in options.items() if name in resets}))
     parts = {part: PARTS[part][kind]() for part, kind in kinds_of(tree).items()}
@@ -146,7 +145,7 @@ def option_rows(base: RunConfig, options: Mapping[str, str]) -> list[tuple[str, 
 
 
 def refuse_unknown(names: Iterable[str], known: Sequence[str]) -> None:
-    """Refuse names of no field of a configuration, with the nearest of those that are `known`."""
+    """Raise InputError, which suggests the nearest `known` name, for a name that is not known."""
     for name in names:
         if name not in known:
             raise InputError(f"unknown field {name}.{nearest(name, known)}")
@@ -154,7 +153,7 @@ def refuse_unknown(names: Iterable[str], known: Sequence[str]) -> None:
 
 @cache
 def group_names() -> frozenset[str]:
-    """Return the full names of all groups of fields, whatever the kinds of the model's parts are."""
+    """Return the full names of all groups of fields, for all kinds of the model's parts."""
     trees = [RunConfig().to_tree()]
     trees += [{"model": {part: asdict(kind())}} for part, kinds in PARTS.items() for kind in kinds.values()]
     return frozenset().union(*map(_groups, trees))
@@ -182,7 +181,7 @@ def nested(fields: Mapping[str, Any]) -> Tree:
 
 
 def kinds_of(tree: Tree) -> dict[str, str]:
-    """Return the kind of each part of the model that `tree` asks for, else the default's; InputError: there is none."""
+    """Return the kind of each part of the model in `tree`, by default the default's; InputError: an unknown kind."""
     model, default = as_group(tree.get("model", {}), "model"), ModelConfig()
     kinds = {}
     for part, groups in PARTS.items():
@@ -193,17 +192,17 @@ def kinds_of(tree: Tree) -> dict[str, str]:
 
 
 def _removed(tree: Tree) -> Tree:
-    """Return those of `REMOVED` that the kinds of a configuration had, by their full names."""
-    kinds, found = kinds_of(tree), {}
+    """Return the fields of `REMOVED` that belong to the kinds in `tree`, by full name."""
+    kinds, removed = kinds_of(tree), {}
     for name, value in REMOVED.items():
         of_one = re.match(r"model\.(\w+):(\w+)", name)
         if of_one is None or kinds[of_one[1]] == of_one[2]:
-            found[re.sub(r":\w+", "", name)] = value
-    return found
+            removed[re.sub(r":\w+", "", name)] = value
+    return removed
 
 
 def _without(removed: Tree, tree: Tree, prefix: str = "") -> Tree:
-    """Leave out what is removed; InputError: it has another value than the one that is left."""
+    """Drop removed fields; InputError: one has a value that is no longer supported."""
     kept = {}
     for name, value in tree.items():
         if (full := f"{prefix}{name}") not in removed:
@@ -214,7 +213,7 @@ def _without(removed: Tree, tree: Tree, prefix: str = "") -> Tree:
 
 
 def overlaid(base: Tree, change: Tree) -> Tree:
-    """Merge `change` into `base`; a group with another kind, or with no stages, keeps nothing of the old one."""
+    """Merge `change` into `base`; a group whose kind changes, or whose stages become 0, replaces the old one."""
     merged = dict(base)
     for name, value in change.items():
         old = base.get(name)
@@ -226,14 +225,14 @@ def overlaid(base: Tree, change: Tree) -> Tree:
 
 
 def first_difference(old: Tree, new: Tree) -> tuple[str, Any, Any] | None:
-    """Return the full name of the first field in which two trees differ, with both values; None if they are equal."""
-    one, other = flat(old), flat(new)
-    values = ((name, one.get(name), other.get(name)) for name in one | other)
-    return next((found for found in values if found[1] != found[2]), None)
+    """Return the first field that differs between two trees: its full name and both values; None if they are equal."""
+    before, after = flat(old), flat(new)
+    values = ((name, before.get(name), after.get(name)) for name in before | after)
+    return next((row for row in values if row[1] != row[2]), None)
 
 
 def fixed_parts(tree: Tree) -> list[Tree]:
-    """Return the fields by name, with "any" where a resumed run may change them; with finetune stages, theirs apart."""
+    """Return the fields, "any" where a resumed run may change them; the fields of finetune stages are a second tree."""
     every = flat(tree)
     fields = {name: "any" if name in CHANGEABLE else value for name, value in every.items()}
     finetune = {name: value for name, value in fields.items() if name.startswith("training.finetune.")}
@@ -242,9 +241,10 @@ def fixed_parts(tree: Tree) -> list[Tree]:
 
 
 def config_digest(tree: Tree) -> str:
-    """SHA-256 of each of the `fixed_parts`, without fields that are null by default: so later versions may add such.
+    """Return the SHA-256 of each of the `fixed_parts`.
 
-    With those of `REMOVED`: what runs of 0.2.0 carry stays true.
+    Fields that are null by default are left out while null, so that later versions may add such fields. Those of
+    `REMOVED` are included, so that digests of 0.2.0 stay valid.
     """
     digests = []
     for fields in fixed_parts(_removed(tree) | flat(tree)):
@@ -256,10 +256,10 @@ def config_digest(tree: Tree) -> str:
 
 
 def check_config(mark: str, config: str, path: Path) -> None:
-    """Compare the `config_digest` that a file of a run carries with that of config.yaml.
+    """Compare the `config_digest` in a file of a run with that of config.yaml.
 
     Raises:
-        InputError: they differ. A digest without finetune stages fits any.
+        InputError: they differ; a digest without finetune stages fits any finetune stages.
     """
     if not mark or any(a != b for a, b in zip(mark.split(), config.split(), strict=False)):
         raise InputError(
@@ -272,49 +272,49 @@ def check_config(mark: str, config: str, path: Path) -> None:
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses what can fill the memory from a few bytes: aliases, merges, long numbers, too many values."""
+    """Refuses YAML that can fill the memory from a few bytes: aliases, merges, long numbers, too many values."""
 
     _values = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """Make a node of what comes next."""
+        """Check the next node, then compose it."""
         event, self._values = self.peek_event(), self._values + 1  # type: ignore[no-untyped-call]
         text = getattr(event, "value", None) or ""
         kind = self.resolve(yaml.ScalarNode, text, event.implicit) if len(text) > 20 else ""  # type: ignore[no-untyped-call]
-        what = "an alias or an anchor" if getattr(event, "anchor", None) else "a merge" if text == "<<" else ""
-        what = "a number of more than 20 digits" if kind.endswith(":int") else what
-        if what or self._values > 10_000:
-            raise yaml.YAMLError(f"line {event.start_mark.line + 1}: {what or 'more than 10,000 values'}; take it out")
+        fault = "an alias or an anchor" if getattr(event, "anchor", None) else "a merge" if text == "<<" else ""
+        fault = "a number of more than 20 digits" if kind.endswith(":int") else fault
+        if fault or self._values > 10_000:
+            raise yaml.YAMLError(f"line {event.start_mark.line + 1}: {fault or 'more than 10,000 values'}; take it out")
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """Refuse a name that is there twice: the first value would be lost without a word."""
-        there = set[str]()
+        """Refuse a repeated name, whose first value would be lost silently."""
+        seen = set[str]()
         for name in (name for name, _ in node.value if isinstance(name, yaml.ScalarNode)):
-            if name.value in there:
+            if name.value in seen:
                 line = name.start_mark.line + 1
                 raise yaml.YAMLError(f"line {line}: {name.value} is there already; put all of it in one place")
-            there.add(name.value)
+            seen.add(name.value)
         return super().construct_mapping(node, deep)
 
 
 def read_config(path: Path, *, pipes: bool = False) -> Tree:
-    """Read the YAML file of a configuration; InputError: as `read_yaml`, or a later version of spanlm wrote it."""
+    """Read a configuration's YAML file; InputError: as `read_yaml`, or a later version of spanlm wrote it."""
     tree = read_yaml(path, pipes=pipes)
     require_schema(tree.pop("schema", SCHEMA), path)
     return tree
 
 
 def save_config(path: Path, text: str) -> None:
-    """Write the YAML file of a run's folder; OSError: the disk refused."""
+    """Write a run's YAML file; OSError: the disk refused."""
     replace_file(path, f"schema: {SCHEMA}\n{text}".encode())
 
 
 def read_yaml(path: Path, *, pipes: bool = False) -> Tree:
-    """Read a YAML file of nested fields, of at most 1 MB; `pipes`: a pipe, too, which no run's folder may hold.
+    """Read a YAML file of nested fields, at most 1 MB; `pipes` also allows pipes, which no run's folder may have.
 
     Raises:
-        InputError: it cannot be read, is too long, is not YAML, or holds no fields.
+        InputError: the file cannot be read, is too long, is not YAML, or holds no fields.
     """
     try:
         with (path if pipes else regular(path, LONGEST)).open("rb") as file:
@@ -330,14 +330,14 @@ def read_yaml(path: Path, *, pipes: bool = False) -> Tree:
 
 
 def yaml_group(text: str, name: str) -> Tree:
-    """Read nested fields from YAML text, which errors call `name`.
+    """Parse YAML text into nested fields; errors call it `name`.
 
     Raises:
-        InputError: it is not YAML, or holds no fields.
+        InputError: the text is not YAML, or holds no fields.
     """
     try:
         tree = _Loader(text).get_single_data()
-    except (yaml.YAMLError, ValueError) as error:  # a ValueError: a date that no calendar has
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: an impossible date
         raise InputError(f"{name}: is not YAML that can be read: {' '.join(str(error).split())}") from None
     except RecursionError:
         raise InputError(f"{name}: is nested too deeply; fields are in groups of groups, no deeper") from None

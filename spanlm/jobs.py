@@ -1,6 +1,6 @@
-"""Commands that run side by side, as processes of this machine or as tasks of Ray.
+"""Run commands in parallel, as processes of this machine or as Ray tasks.
 
-A command is started again until it has succeeded or failed for good, so it must be one that goes on where it stopped.
+A killed command is started again, so it must resume where it stopped.
 """
 
 from __future__ import annotations
@@ -30,31 +30,29 @@ from spanlm.store.signals import PARENT, stop_request
 PASSED_OVER = "passed over, since another process trains it; it is looked at again"
 STARTED_AGAIN = "it is started again"
 
-_ENDED_BY = "its process was ended by"  # a signal that it could not answer
+_ENDED_BY = "its process was ended by"  # a signal that it did not handle
 _RETRIES = 5
-"""How often a command that was killed, or whose machine is gone, is started again."""
-_POLL_SECONDS = 0.2  # between two looks at whether a signal came
+"""How often a command is started again that was killed or lost its machine."""
+_POLL_SECONDS = 0.2  # between two checks for a signal
 _LOOK_AGAIN_SECONDS, _LONGEST_PAUSE = 5.0, 60.0
 
 Name = TypeVar("Name", bound=Hashable)
 Begin = Callable[[Sequence[str], Path | None, Callable[[str], None]], Future[str]]
-"""Begins a command, with its log and what hears its lines; the result is its error, empty if it succeeded."""
+"""Starts a command, given its words, its log and a callback for its lines; returns its error, empty for success."""
 
 
 @options()
 class Engine:
-    """How many commands run at a time, and where."""
+    """Number and place of parallel commands."""
 
     jobs: int = option(
-        "runs at a time on each machine, each with its share of the threads", default=1, limit=at_least(1)
+        "parallel runs on each machine, each with its share of the threads", default=1, limit=at_least(1)
     )
     on: str | None = option(
-        "run them on Ray: ray is started here; ray:ADDRESS is a cluster's (ray:auto: the one that runs here)",
+        "run on Ray: ray starts it here; ray:ADDRESS connects to a cluster (ray:auto: the one that runs here)",
         default=None,
     )
-    gpus_per_run: float = option(
-        "with --on, how many of Ray's GPUs each run has; with 0.25 four share one", default=0.0
-    )
+    gpus_per_run: float = option("with --on, Ray's GPUs for each run; with 0.25 four runs share one", default=0.0)
 
     def __post_init__(self) -> None:
         known = self.on is None or re.fullmatch(r"ray(:.+)?", self.on) is not None
@@ -66,14 +64,14 @@ class Engine:
 
     @property
     def here(self) -> bool:
-        """Whether all is done by this process, one after another."""
+        """Whether this process does everything itself, one command after another."""
         return self.jobs == 1 and self.on is None
 
     def threads(self, count: int) -> int:
-        """Return the threads of each of `count` runs.
+        """Return the number of threads of each of `count` runs.
 
-        All have the same share, even when few are left: another number of threads rounds otherwise, so that a stopped
-        training would go on as another computation.
+        The share stays the same when few runs are left: another number of threads rounds differently, and a stopped
+        training would not resume exactly.
         """
         import torch
 
@@ -87,17 +85,17 @@ class Engine:
         below: Path = Path(),
         logs: Mapping[Name, Path] = MappingProxyType({}),
     ) -> Generator[tuple[Name, str], None, None]:
-        """Run independent commands of `threads` threads; yield each name when it has ended, and its error.
+        """Run independent commands of `threads` threads; yield each command's name and error when it ends.
 
-        The error is the last line that a command printed, or the signal that ended it; empty if it succeeded. A
-        command that was killed is started again, a few times, behind those that wait. A run that another process
-        trains is passed over, and tried again when the others have ended. All commands write below one folder, which
-        every machine of Ray must see; on one that does not see it they end with an error. What a command prints is
-        added to its file in `logs`; `heard` gets it, too, but for what a task of Ray prints.
+        The error is the command's last printed line, or the signal that ended it; empty for success. A killed command
+        is started again, a few times, after those that wait. A run that another process trains is skipped, and tried
+        again when the others have ended. All commands write below the folder `below`, which every machine of Ray must
+        see; on other machines they end with an error. A command's output is appended to its file in `logs`, and passed
+        to `heard` line by line, except the output of Ray tasks.
 
         Raises:
-            InputError: there is no Ray, or none that has so many processors or GPUs; or `below` cannot be written.
-            Interrupted: Ctrl-C or SIGTERM; every command was sent SIGTERM, and has ended.
+            InputError: Ray is not installed, does not answer, or lacks processors or GPUs; `below` is not writable.
+            Interrupted: Ctrl-C or SIGTERM; every command got SIGTERM and has ended.
         """
         if not commands:
             return
@@ -162,14 +160,14 @@ class Engine:
                 for reference in tasks:
                     ray.cancel(reference)
                 if tasks:
-                    ray.wait(tasks, num_returns=len(tasks))  # they save before they end
+                    ray.wait(tasks, num_returns=len(tasks))  # trainings save before they end
                 ray.shutdown()
 
     def _connected(self, threads: int) -> Any:
-        """Start Ray, or connect to it; refuse runs that no machine can take."""
+        """Start Ray, or connect to it; refuse runs that are too large for every machine."""
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         if self.on != "ray" and Path.home().joinpath(".ray", "auth_token").exists():
-            os.environ.setdefault("RAY_AUTH_MODE", "token")  # as `ray start` does; who connects is not asked otherwise
+            os.environ.setdefault("RAY_AUTH_MODE", "token")  # as `ray start` does; clients do not by default
         try:
             import ray
         except ImportError:
@@ -178,7 +176,7 @@ class Engine:
         options: dict[str, Any] = {"address": address}
         if address == "local":
             options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1", "num_cpus": threads * self.jobs}
-            options["object_store_memory"] = 2**27  # nothing large goes through it
+            options["object_store_memory"] = 2**27  # tasks exchange nothing large
         try:
             ray.init(**options, log_to_driver=False, logging_level="ERROR")
         except (ConnectionError, ValueError, RuntimeError) as error:
@@ -199,13 +197,13 @@ ONE_BY_ONE = Engine()
 
 
 def of_spanlm(words: Sequence[str], threads: int) -> list[str]:
-    """Return the command that does with so many threads what `spanlm` does after these words."""
+    """Return the command line of `spanlm` with these words and threads."""
     return [sys.executable, "-m", "spanlm", *words, f"--threads={threads}"]
 
 
 @contextmanager
 def _processes(jobs: int) -> Iterator[Begin]:
-    """Run commands in processes of this machine, `jobs` at a time; at the end, SIGTERM to each that is left."""
+    """Run commands in processes of this machine, `jobs` at a time; the end of the block sends SIGTERM to the rest."""
     running, lock, is_over = set[subprocess.Popen[str]](), threading.Lock(), False
 
     def run(words: Sequence[str], log: Path | None, heard: Callable[[str], None]) -> str:
@@ -236,23 +234,23 @@ def _processes(jobs: int) -> Iterator[Begin]:
 
 def _add(log: Path | None, line: str) -> None:
     if log is not None:
-        with suppress(OSError), log.open("a", encoding="utf-8") as file:  # a full disk costs the line alone
+        with suppress(OSError), log.open("a", encoding="utf-8") as file:  # a full disk loses only the line
             file.write(f"{line}\n")
 
 
 def _task(words: Sequence[str], mark: Path, folder: str, environment: Mapping[str, str], log: Path | None) -> str:
-    """Run a command in a worker of Ray; return its error. When the task is cancelled it gets SIGTERM."""
+    """Run a command in a Ray worker; return its error. Cancelling the task sends the command SIGTERM."""
     if not mark.exists():
         return f"{platform.node()} does not see {mark.parent}: it needs a shared disk"
     if threading.current_thread() is threading.main_thread():
-        # cancelling is Ctrl-C to Ray, and what a shell starts in the background ignores that
+        # Ray cancels by SIGINT, which shells make background processes ignore
         signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(folder)
     os.environ.update(environment)
     with _processes(1) as begin:
         error = begin(words, log, lambda line: None)
         while not error.done():
-            wait([error], _POLL_SECONDS)  # Ray's cancel does not end a longer wait
+            wait([error], _POLL_SECONDS)  # Ray's cancel does not interrupt a longer wait
         return error.result()
 
 
@@ -262,15 +260,15 @@ def _error_of_task(ended: Future[str]) -> str:
 
 
 def safe_path() -> dict[str, str]:
-    """Return the variable by which `python -m spanlm` takes no file of the working directory for a module.
+    """Return variables that keep `python -m spanlm` from importing files of the working directory as modules.
 
-    In a checkout that is not installed that directory is where the package is.
+    Empty if the working directory contains the package itself, as in a checkout without installation.
     """
     return {} if Path.cwd() == Path(__file__).resolve().parents[1] else {"PYTHONSAFEPATH": "1"}
 
 
 def start_command(words: Sequence[str]) -> subprocess.Popen[str]:
-    """Start a command, whose lines are read from `stdout`; it ends with this process."""
+    """Start a command with its output in `stdout`; the command ends with this process."""
     return subprocess.Popen(
         words,
         env={**os.environ, **safe_path(), PARENT: str(os.getpid())},
@@ -279,12 +277,12 @@ def start_command(words: Sequence[str]) -> subprocess.Popen[str]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        process_group=0,  # of its own: a terminal's Ctrl-C is for this process, which passes it on
+        process_group=0,  # a new group: a terminal's Ctrl-C reaches only this process, which passes it on
     )
 
 
 def command_error(status: int, last_line: str) -> str:
-    """Say why a command ended with a status, after the last line that it printed; empty if it succeeded."""
+    """Return the error of a command from its exit status and last printed line; empty for success."""
     if status < 0:
         name = signal.Signals(-status).name
         return f"{_ENDED_BY} {name}{' (out of memory?)' if name == 'SIGKILL' else ''}"

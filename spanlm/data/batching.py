@@ -2,7 +2,7 @@
 
 Shapes: T time steps, B streams. Every token of the split is a target exactly once (unless sentences are cut for
 training: `SentenceRules`). Padding has the input `<eos>` and the mask False. The first input of the text is one
-`<eos>`; that of every other stream is the token before it.
+`<eos>`; every other stream begins with the token before its first target.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from spanlm.data.tokenizer import Flags, Ids, Positions
 from spanlm.errors import InputError, nearest, require
 
 LONG = 512
-"""Targets of a sentence that evaluation reads alone and in pieces if it has more."""
+"""Evaluation reads a sentence with more targets alone, in pieces."""
 POOL = 100
-"""Batches whose sentences are sorted together: enough that a batch is even, few enough that its neighbours vary."""
+"""Batches whose sentences are sorted together: enough for even lengths, few enough for varied neighbours."""
 _BLOCK = 4096
-# generators of their own, so that no option changes what another draws
+# one generator for each purpose, so that no option changes the draws of another
 _BATCHES, _LENGTHS, _TURNS = 1, 2, 3
 
 
@@ -36,13 +36,13 @@ class Segment:
     """A piece of each stream.
 
     Attributes:
-        inputs: What the model reads, int64 (T, B).
-        targets: The word that follows each input, int64 (T, B).
+        inputs: The words that the model reads, int64 (T, B).
+        targets: The words after the inputs, int64 (T, B).
         mask: False where the target is padding, bool (T, B).
-        reset: The streams that begin anew with this segment, bool (B,).
-        place: Where each target stands in the text, from 0, int64 (T, B).
-        rate_share: Factor of the step's learning rate: the drawn length as a share of the usual one.
-        after: Which stream of the segment before each goes on from, (B,); None: from its own.
+        reset: True where a stream starts with an empty state, bool (B,).
+        place: Index of each target in the text, from 0, int64 (T, B).
+        rate_share: Factor of the step's learning rate: drawn length / usual length.
+        after: Index of the stream that each stream continues from the last segment, (B,); None: the same stream.
     """
 
     inputs: Tensor
@@ -61,38 +61,38 @@ class Segment:
 
 
 class Batcher(ABC):
-    """Cuts a split into segments of B streams; arguments and errors of all kinds are those of `make_batcher`."""
+    """Cuts a split into segments of B streams. `make_batcher` documents arguments and errors."""
 
     def __init__(self, tokens: TokenFile, eos_id: int, *, batch_size: int, length: int = 1) -> None:
         require(batch_size >= 1, "batch_size", batch_size, "at least 1")
         require(length >= 1, "length", length, "at least 1")
-        # a plain view: indexing the memory map class itself takes twice as long
+        # a plain view: indexing a np.memmap takes twice as long
         self._ids = np.asarray(tokens.ids)
         self._eos_id = eos_id
         self._batch_size, self._length = batch_size, length
 
     @property
     def targets(self) -> int:
-        """Number of tokens that are predicted: all of the split that the rules for sentences keep."""
+        """Number of predicted tokens: all of the split, except those that `SentenceRules` leaves out."""
         return len(self._ids)
 
     @abstractmethod
     def count(self, seed: int = 0) -> int:
-        """Return the number of segments; only shuffled documents and drawn lengths need the seed."""
+        """Return the number of segments, which depends on the seed for shuffled documents and drawn lengths."""
 
     @abstractmethod
     def segments(self, seed: int = 0, start: int = 0) -> Iterator[Segment]:
-        """Yield the segments from number `start` on, as drawn with `seed`; those before are not made."""
+        """Yield the segments that `seed` draws, from number `start` on, without making the earlier ones."""
 
     def _read(self, begin: Positions, end: Positions, opening: Positions, steps: int, reset: Flags) -> Segment:
-        """Read a segment from where each stream goes on, ends and opened, as positions of targets in the split (B,)."""
+        """Read a segment; `begin`, `end` and `opening` (B,) are positions of each stream's targets in the split."""
         at = begin + np.arange(-1, steps)[:, None]
         return self._gather(at, at[1:] < end, at[1:] == opening, reset)
 
     def _gather(self, at: Positions, mask: Flags, opens: Flags, reset: Flags, rate_share: float = 1.0) -> Segment:
-        """Read a segment from the positions `at` (T + 1, B) of its inputs and of the last targets in the split.
+        """Read a segment from the positions `at` (T + 1, B) in the split of its inputs and its last targets.
 
-        An input is the target before it, or `<eos>` where `opens` (T, B). A position outside the split is no token.
+        An input is the target before it, or `<eos>` where `opens` (T, B). Positions outside the split are padding.
         """
         # one read gives both inputs and targets
         ids = self._ids[np.clip(at, 0, len(self._ids) - 1)]
@@ -113,21 +113,21 @@ def _drawn_order(items: int, shuffle: bool, seed: int) -> Positions:
 
 
 class StreamBatcher(Batcher):
-    """Cuts the split into B contiguous streams and these into segments; the state carries over.
+    """Cuts the split into B contiguous streams, and the streams into segments; the state carries over.
 
-    Stream b holds the tokens from b * ceil(N / B) on, and opens with the token before the first that it reads. All
-    streams are reset at the first segment and never again. In training two things may be drawn anew for each epoch:
+    Stream b holds the tokens from b * ceil(N / B) on; its first input is the token before them. All streams are reset
+    at the first segment and never again. In training two things may be drawn for each epoch:
 
     * The length of each segment (Merity et al., 2018), so that gradients are not always cut at the same places. With
       the usual length L, and b = L or, for a share of the segments, ⌊L / 2⌋:
 
           l = max(5, ⌊n⌋),  n ~ N(b, spread²),  at most L + `longest_over`
 
-      Its step is scaled to it: the learning rate is times l / L (`Segment.rate_share`), also at the last segment, which
-      the end of the streams cuts short.
-    * Where each stream begins (Press, 2019, "partial shuffle"): with s uniform in 0 … M - 1, a stream of x_1 … x_M
-      reads x_{s+1} … x_M x_1 … x_s; x_1 is then predicted from x_M. Each epoch turns the stream of the text, not the
-      last epoch's.
+      The step multiplies its learning rate by l / L (`Segment.rate_share`), also at the last segment, which may be cut
+      short.
+    * The start of each stream (Press, 2019, "partial shuffle"): with s uniform in 0 … M - 1, a stream of x_1 … x_M
+      reads x_{s+1} … x_M x_1 … x_s; x_1 is then predicted from x_M. Each epoch rotates the original stream, not last
+      epoch's rotation.
 
     The last segment may be shorter.
     """
@@ -150,11 +150,11 @@ class StreamBatcher(Batcher):
         for index in range(start, len(lengths)):
             begin, end = int(ends[index] - lengths[index]), min(int(ends[index]), self._column)
             steps = np.arange(begin - 1, end)[:, None]
-            # a turned stream goes on at its start; the step before the first one stays before it
+            # a rotated stream wraps around; the position before its first target stays there
             turned = steps + turns
             at = self._begins + np.where(turned < self._sizes, turned, turned - self._sizes)
             reset = np.full(len(turns), index == 0)
-            # only the very first token of the text has none before it
+            # only the first token of the text has no token before it
             yield self._gather(at, steps[1:] < self._sizes, at[:-1] < 0, reset, int(lengths[index]) / self._length)
 
     def _lengths(self, seed: int) -> Positions:
@@ -169,7 +169,7 @@ class StreamBatcher(Batcher):
 
 
 def drawn_lengths(rules: StreamRules, length: int, steps: int, seed: int) -> Positions:
-    """Draw lengths of segments around the usual `length` until they cover the steps; the last may reach beyond."""
+    """Draw segment lengths around the usual `length` until they cover the steps; the last may exceed them."""
     generator = np.random.default_rng([seed, _LENGTHS])
     longest = np.inf if rules.longest_over is None else length + rules.longest_over
     blocks: list[Positions] = []
@@ -184,11 +184,11 @@ def drawn_lengths(rules: StreamRules, length: int, steps: int, seed: int) -> Pos
 class DocumentBatcher(Batcher):
     """Starts each document at a segment's start, with a reset; the last segment of a document is padded.
 
-    A document opens with `<eos>`. Read whole, it stays in one stream, and a stream that is through takes the next one:
-    the context of a word is the same for every batch size, but a few long documents leave the other streams
-    without work (98 books in 64 streams: 61 % of all steps are padding). Otherwise the documents are laid end to end
-    and cut into B streams of equal length; at most B - 1 of them are cut, and the part after a cut begins with an
-    empty state and the true word before it, as streams do. A segment has fewer than T steps where none needs them.
+    A document's first input is `<eos>`. With `whole`, each document stays in one stream, and a stream that finishes one
+    takes the next: the context of a word is the same for every batch size, but a few long documents leave the other
+    streams idle (98 books in 64 streams: 61 % of all steps are padding). Otherwise the documents are joined and cut
+    into B streams of equal length. At most B - 1 documents are cut; the part after a cut begins with an empty state,
+    and its first input is the true word before it. A segment has fewer than T steps if no stream needs more.
     """
 
     def __init__(
@@ -208,11 +208,11 @@ class DocumentBatcher(Batcher):
 
     def segments(self, seed: int = 0, start: int = 0) -> Iterator[Segment]:
         openings, begins, ends, stream, first = self._pieces(seed)
-        # per stream: where its document opened, where its piece began, where it goes on and ends; at first it has none
+        # per stream: starts of its document and of its piece, next position, end; all 0 while it has no piece
         opening, began, position, end = np.zeros((4, self._batch_size), np.int64)
         taken = 0
         for index in range(start, self._total(begins, ends, first)):
-            # in order, so a stream's latest piece is the one that counts
+            # pieces come in order, so a stream's latest piece overwrites the others
             arriving = slice(taken, taken := int(np.searchsorted(first, index, side="right")))
             streams = stream[arriving]
             opening[streams], began[streams], end[streams] = openings[arriving], begins[arriving], ends[arriving]
@@ -224,7 +224,7 @@ class DocumentBatcher(Batcher):
     def _pieces(self, seed: int) -> tuple[Positions, Positions, Positions, Positions, Positions]:
         """Return the pieces of documents in the order in which streams take them.
 
-        Of each: where its document opens, where it begins and ends, its stream, and the number of its first segment.
+        Five arrays: start of the document, start and end of the piece, its stream, the number of its first segment.
         """
         order = _drawn_order(len(self._begins), self._shuffle, seed)
         openings, ends = self._begins[order], self._ends[order]
@@ -244,7 +244,7 @@ class DocumentBatcher(Batcher):
 
 
 def _first_free(segments: list[int], streams: int) -> tuple[Positions, Positions]:
-    """Give documents of so many segments, in order, to the stream that is free first: its number, its first segment."""
+    """Give each document, in order, to the first free stream; return streams and numbers of first segments."""
     free = [(0, stream) for stream in range(min(streams, len(segments)))]
     taken = []
     for length in segments:
@@ -256,13 +256,12 @@ def _first_free(segments: list[int], streams: int) -> tuple[Positions, Positions
 
 
 class SentenceBatcher(Batcher):
-    """Makes each line a stream of its own: B lines a segment, all reset, as long as the longest of them.
+    """Makes each line a stream: B lines a segment, all reset, padded to the longest line.
 
-    Salton et al. (2017) train on sentences of at most 35 words, in the order of the text, and throw the rest of longer
-    ones away (of Penn Treebank 2.7 % of all tokens). Their code opens no sentence: it never predicts the first word.
-
-    Missing lines of the last segment are padding. With a `piece`, a line of more than `LONG` targets is read alone, in
-    segments of so many steps.
+    Salton et al. (2017) train on sentences of at most 35 words, in the order of the text, and drop the rest of longer
+    sentences (2.7 % of the tokens of Penn Treebank). Their code reads no `<eos>` first: it never predicts the first
+    word. Missing lines of the last segment are padding. With a `piece`, a line of more than `LONG` targets is read
+    alone, in segments of `piece` steps.
 
     Raises:
         InputError: No line has a target.
@@ -299,7 +298,7 @@ class SentenceBatcher(Batcher):
             yield self._read(begin, end, opening, steps, np.full(streams, at == 0))
 
     def _plan(self, seed: int) -> Iterator[tuple[Positions, int, int, int]]:
-        """Give each segment's lines, where in them it begins, its steps and its streams."""
+        """Yield each segment's lines, its offset in them, its steps and its streams."""
         for lines in self._batches(seed):
             groups, piece = [lines], self._piece
             if piece and self._lengths[lines].max() > LONG:
@@ -326,12 +325,12 @@ class SentenceBatcher(Batcher):
 
 
 def _line_ends(ids: Ids, eos_id: int) -> Positions:
-    """Return the position after each line's `<eos>`; what follows the last one is a line, too."""
+    """Return the position after each line's `<eos>`; tokens after the last `<eos>` are a line, too."""
     return np.union1d(np.flatnonzero(ids == eos_id) + 1, [len(ids)])
 
 
 def _cut_lines(begins: Positions, ends: Positions, rules: SentenceRules) -> tuple[Positions, Positions, Positions]:
-    """Return where each piece has its first target, where it ends, and where it is opened (-1: not at all)."""
+    """Return for each line its first target, its end, and the target whose input is `<eos>` (-1: none)."""
     openings = begins
     if not rules.predict_first:
         begins = begins + 1
@@ -356,11 +355,11 @@ def make_batcher(
     sentences: SentenceRules | None = None,
     streams: StreamRules | None = None,
 ) -> Batcher:
-    """Make the batcher of this kind, of B = `batch_size` streams.
+    """Make a batcher of B = `batch_size` streams.
 
-    `length` is T, the longest segment; of sentences that of a piece of a very long one, and the usual one of streams
-    whose lengths are drawn. `shuffle` draws the order of documents or sentences; streams have none. `whole` keeps each
-    document in one stream, as evaluation must.
+    `length` is T, the longest segment; for drawn lengths, the usual segment; for sentences, the piece of a very long
+    one. `shuffle` draws the order of documents or sentences. `whole` keeps each document in one stream, as evaluation
+    must.
 
     Raises:
         InputError: There is no such kind, a size is below 1, or streams are to be shuffled.

@@ -26,20 +26,20 @@ from spanlm.errors import InputError
 
 BLANK = "XXXXX"
 CBT_LIKE = "cbtlike"
-"""How the names of files begin whose questions are made like those of CBT."""
+"""Prefix of the names of files whose questions imitate CBT."""
 
 MOST_LINES = 1000
-"""Of a question."""
+"""Limit of lines per question."""
 
 _CLASS = re.compile(r"(?:^|_)(NE|CN|V|P)(?=[_.]|$)")
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A query with a gap, the sentences before it, and the words that may fill the gap: at least two, no two alike.
+    """A query with a gap, the sentences before it, and at least two different candidates for the gap.
 
-    `file` is its name as the user gave it, `line` the number of the query's line, from 1; `before` and `after` are the
-    query up to the gap and from it on.
+    `file` is the file's name as the user gave it, `line` the number of the query's line, from 1; `before` and `after`
+    are the parts of the query around the gap.
     """
 
     file: str
@@ -53,7 +53,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """A question that cannot be scored: the line of the defect, counted from 1, and the reason."""
+    """A question that cannot be scored: the line of its defect, from 1, and the reason."""
 
     file: str
     line: int
@@ -64,39 +64,39 @@ class Defect:
 
 
 def word_class(path: Path) -> str:
-    """Return NE, CN, V or P where a file's name has it as in `cbtest_NE_test_2500ex.txt`; else the name's stem."""
-    found = _CLASS.search(path.name)
-    return found[1] if found else path.name.split(".")[0]
+    """Return the word class in a name such as `cbtest_NE_test_2500ex.txt` (NE, CN, V or P), else the name's stem."""
+    match = _CLASS.search(path.name)
+    return match[1] if match else path.name.split(".")[0]
 
 
 def is_cbt_like(path: Path) -> bool:
-    """Return whether the name of a file marks its questions as CBT-like, not those of CBT."""
+    """Return whether a file's name says that its questions only imitate CBT."""
     return path.name.startswith(CBT_LIKE)
 
 
 def read_questions(path: Path, name: str | None = None) -> Iterator[Question | Defect]:
-    """Read a file of questions, in order, one at a time; they and defects call it by `name`, or by its path.
+    """Yield the questions of a file in order. Questions and defects carry `name`, by default the path.
 
     Raises:
-        InputError: The file cannot be read, breaks a rule of `spanlm.data.text`, or holds no question at all.
+        InputError: The file cannot be read, breaks a rule of `spanlm.data.text`, or holds no question.
     """
     name = name or str(path)
     block: list[_Line] = []
-    found = False
+    has_question = False
     for number, text in enumerate(lines_of(pieces(Text(path, as_text=True))), 1):
         line = _Line(number, text.strip(" \t\r\v\f"))
-        # a block ends after its query, at a blank line, and before a line numbered 1 where a query was lost
+        # a block ends after its query, at a blank line, and, if its query was lost, before a line numbered 1
         if block and (
             not line.text or block[-1].is_query or len(block) == MOST_LINES or line.label == block[0].label == "1"
         ):
-            found = True
+            has_question = True
             yield _question(name, block)
             block = []
         if line.text:
             block.append(line)
     if block:
         yield _question(name, block)
-    elif not found:
+    elif not has_question:
         raise InputError(f"{name}: no question in it; give a file in the format of the Children's Book Test")
 
 
@@ -110,9 +110,9 @@ class _Line(NamedTuple):
 
     @property
     def label(self) -> str | None:
-        """The number it begins with."""
-        found = re.match(r"[0-9]+(?!\S)", self.text)
-        return None if found is None else found[0]
+        """The number at the start of the line."""
+        match = re.match(r"[0-9]+(?!\S)", self.text)
+        return None if match is None else match[0]
 
 
 class _DefectiveError(Exception):
@@ -135,7 +135,7 @@ def _question(file: str, block: list[_Line]) -> Question | Defect:
 
 
 def _without_numbers(block: list[_Line]) -> list[str]:
-    """Take the numbers off the lines if they have any; they must show that no line is missing."""
+    """Remove line numbers, if most lines have one; a gap in them is a defect."""
     labels = [line.label for line in block]
     if sum(label is not None for label in labels) * 2 <= len(block):
         return [line.text for line in block]

@@ -26,15 +26,15 @@ DEMO = "demo"
 CBT = "cbt"
 DATA_VARIABLE, CACHE_VARIABLE = "SPANLM_DATA", "SPANLM_CACHE"
 SHORTEST = 5
-"""Steps of the shortest segment that is drawn, as in the code of Merity et al. (2018)."""
+"""Steps of the shortest drawn segment, as in the code of Merity et al. (2018)."""
 BUILT = "corpus.json"
-"""What `spanlm data wikipedia` writes beside the texts of a corpus."""
+"""File that `spanlm data wikipedia` writes beside the texts of a corpus."""
 _OWN: dict[str, Documents] = {CBT: "book-title", DEMO: "book-title", "wikitext-2": "heading"}
 
 
 @options("data")
 class DataConfig:
-    """The text that a model reads, and how it is cut into words and documents."""
+    """The text, and how it is cut into words and documents."""
 
     corpus: str = option(
         "demo, ptb, wikitext-2, cbt, a folder with train.txt, valid.txt and test.txt (or .txt.gz, or named as "
@@ -45,44 +45,43 @@ class DataConfig:
         limit=Limit(bool, "a corpus name, a folder or a file"),
     )
     dir: str | None = option(
-        "folder with copies of the registered corpora (DIR/ptb/train.txt), or of your own; default $SPANLM_DATA",
+        "folder with copies of the registered corpora (DIR/ptb/train.txt) or of your texts; default $SPANLM_DATA",
         default=None,
     )
-    download: bool = option("fetch a registered corpus that has no local copy, and check its SHA-256", default=False)
+    download: bool = option("download a registered corpus without a local copy, and check its SHA-256", default=False)
     tokenizer: Tokenizer = option(
-        '"whitespace" takes words as they are written; "words" lower-cases and splits punctuation off; '
-        '"straight-words" also reads ’ as \' and no-break spaces as spaces, which is what `spanlm train` takes '
-        '"words" for in a new run. The demo is always "words"',
+        '"whitespace" keeps words as written; "words" lower-cases and splits punctuation off; "straight-words" also '
+        'reads ’ as \' and no-break spaces as spaces; a new run of `spanlm train` with "words" uses it. The demo '
+        'always uses "words"',
         default="whitespace",
     )
     min_count: int | None = option(
-        "a word must occur this often in train.txt to be in the vocabulary (the demo: at least 2). null: 2 for a "
-        "text of your own without <unk>, which a model learns nothing of otherwise; else 1",
+        "occurrences in train.txt that a word of the vocabulary needs (the demo: at least 2). null: 2 for your own "
+        "text without <unk>, so that the model learns unknown words; else 1",
         default=None,
         limit=at_least(1),
     )
     max_size: int | None = option(
-        "largest vocabulary, <eos> and <unk> included; the most frequent words stay",
+        "largest vocabulary, including <eos> and <unk>; the most frequent words stay",
         default=None,
         limit=at_least(3, "at least 3 (<eos>, <unk> and a word)"),
     )
     documents: DocumentsChoice = option(
         'what starts a new document: nothing, a line after a blank line, a WikiText heading " = Title = ", or a '
-        'line "_BOOK_TITLE_ : …", which is no text and is left out; "auto" is a heading in wikitext-2, in a new '
-        "run of `spanlm train` a blank line in a corpus that `spanlm data wikipedia` built, nothing in others. "
-        "The documents of the demo are its topics, those of cbt always its books",
+        'line "_BOOK_TITLE_ : …", which is not part of the text; "auto": a heading in wikitext-2; in a new run of '
+        "`spanlm train` a blank line in a corpus that `spanlm data wikipedia` built; otherwise nothing. The demo's "
+        "documents are always its topics, those of cbt its books",
         default="none",
     )
     lines: Lines = option(
-        '"as-written" ends a line with <eos> where the text does; "sentences" cuts lines that are paragraphs into '
-        "sentences, each with its <eos>, and leaves out blank lines (the text gets another number of tokens, and "
-        "perplexities that are not comparable)",
+        '"as-written" puts an <eos> at each line end of the text; "sentences" cuts paragraphs into sentences, each '
+        "with its <eos>, and leaves out blank lines (which changes the number of tokens, so perplexities are not "
+        "comparable)",
         default="as-written",
     )
     marks: Marks | None = option(
-        '<s> and </s> around a line: "drop" leaves them out, as the line\'s <eos> stands for both, "keep" takes '
-        'them for words, which an n-gram model cannot have. null: "drop", but a run whose vocabulary has <s> '
-        "keeps",
+        '<s> and </s> around a line: "drop" leaves them out, since <eos> stands for both; "keep" takes them for '
+        'words, which an n-gram model cannot have. null: "keep" for a run whose vocabulary has <s>, else "drop"',
         default=None,
     )
 
@@ -92,25 +91,25 @@ class DataConfig:
 
     @property
     def effective_tokenizer(self) -> Tokenizer:
-        """The tokenizer of this corpus, also for new text of its models."""
+        """The tokenizer of this corpus, and of new text that its models read."""
         return "words" if self.corpus == DEMO else self.tokenizer
 
     @property
     def effective_documents(self) -> Documents:
-        """The line that starts a document in this corpus; title lines of cbt and of the demo are never text."""
+        """What starts a document in this corpus; title lines of cbt and of the demo are never text."""
         if self.documents == "auto" or self.corpus in (CBT, DEMO):
             return _OWN.get(self.corpus, "none")
         return self.documents
 
     def keeps_marks(self, vocabulary: Container[str] = ()) -> bool:
-        """Whether <s> and </s> around a line are words, in a text that is read with this vocabulary."""
+        """Whether <s> and </s> around a line are words, given the run's vocabulary."""
         return self.marks == "keep" or (self.marks is None and "<s>" in vocabulary)
 
     @property
     def compared(self) -> DataConfig:
-        """This configuration in a canonical form; hashes compare text and vocabulary, wherever they come from."""
+        """The canonical form for comparisons: without folders, since hashes compare text and vocabulary."""
         name = os.path.basename(os.path.abspath(expanded(self.corpus)))
-        # the demo has its own tokenizer, whatever the field says
+        # the demo ignores the field `tokenizer`
         cut, documents = "whitespace" if self.corpus == DEMO else self.tokenizer, self.effective_documents
         canonical = replace(
             self, corpus=name or self.corpus, dir=None, download=False, tokenizer=cut, documents=documents
@@ -120,14 +119,13 @@ class DataConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamRules:
-    """The random draws of streams in every epoch of training; by default none, as in evaluation.
+    """The random draws of streams in each training epoch; by default none, as in evaluation.
 
     Attributes:
         length_spread: Standard deviation of a segment's length, in steps.
-        short_share: The chance of a segment to be drawn around half the usual length.
-        longest_over: A segment is at most this many steps longer than the usual one; None: there is no limit.
-        partial_shuffle: Each stream begins at a place of its own, drawn uniformly, and reads what is before it at its
-            end.
+        short_share: Probability that a segment is drawn around half the usual length.
+        longest_over: A segment is at most this many steps longer than the usual one; None: no limit.
+        partial_shuffle: Rotate each stream by a uniform number of steps.
     """
 
     length_spread: float = 0.0
@@ -146,12 +144,12 @@ class SentenceRules:
     """How sentences are cut, ordered and batched.
 
     Attributes:
-        limit: Targets of a sentence that are read, of which the rest is lost; None: there is no limit.
-        predict_first: `<eos>` is read before each sentence, and its first word is a target. Otherwise the first word is
-            read without being predicted, and a line without words has no target at all.
-        order: In the order of the text or, when shuffled, one drawn for the epoch (drawn); that order, but with
-            sentences of similar length in a batch (bucketed); all from short to long, for evaluation, where the order
-            changes nothing (by-length).
+        limit: Most targets of a sentence; the rest of the sentence is dropped. None: no limit.
+        predict_first: Read `<eos>` before each sentence, and predict its first word. Otherwise the first word is read
+            but not predicted, and a blank line has no target.
+        order: "drawn" keeps the order of the text or, if shuffled, draws one for the epoch; "bucketed" also puts
+            sentences of similar length in a batch; "by-length" sorts them all, for evaluation, where order changes
+            nothing.
     """
 
     limit: int | None = None

@@ -1,4 +1,4 @@
-"""From the name of a corpus to its texts, its vocabulary and its tokens; the registered corpora."""
+"""Corpora: find the texts, build the vocabulary, encode the tokens; and the registry of published corpora."""
 
 from __future__ import annotations
 
@@ -34,25 +34,24 @@ from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, named, nearest, require
 from spanlm.store.files import expanded
 
-# the only split of a text that is loaded whole
+# the only split of a text that `load_text` loads
 WHOLE = "text"
 _SUFFIXES = (".txt", ".txt.gz", ".txt.bz2")
-# as they are published: ptb.train.txt, wiki.train.tokens, train.txt.gz; what begins with a dot is no one's text
+# names as published: ptb.train.txt, wiki.train.tokens, train.txt.gz; hidden files are no texts
 _NAMED = {
     split: re.compile(rf"(?!\.)(?:.*[._-])?(?:{part})(?:\.(?:txt|text|tokens))?(?:\.(?:gz|bz2))?", re.I)
     for split, part in zip(SPLITS, ("train", "valid(?:ation)?|val|dev", "test"), strict=True)
 }
 # of 100 lines of a single file
 _TRAIN_SHARE, _VALID_SHARE = 90, 5
-# white space, and bytes that continue a character of UTF-8
+# white space, and continuation bytes of UTF-8
 _NO_CHARACTER = b" \t\n\r\v\f" + bytes(range(0x80, 0xC0))
 
 
 class PublishedFile(NamedTuple):
-    """One split of a published corpus, by the name of its file before `.txt` or `.txt.gz`.
+    """One split of a published corpus; `stem` is the file's name before `.txt` or `.txt.gz`.
 
-    A text without a known SHA-256 is taken as it is; one without a URL cannot be downloaded. A `note` is for whoever
-    reads a result on it.
+    A text without a SHA-256 here is not verified; one without a URL cannot be downloaded. Reports print the `note`.
     """
 
     stem: str
@@ -63,13 +62,13 @@ class PublishedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PublishedCorpus:
-    """A published corpus: of each split the files that it may be, the published one first."""
+    """A published corpus, and the files that each split may be, the published one first."""
 
     title: str
     files: dict[Split, tuple[PublishedFile, ...]]
 
     def named(self, splits: Sequence[Split]) -> str:
-        """Return the names of these splits' files, for a message."""
+        """Return the names of these splits' files for a message."""
         return ", ".join(" or ".join(f"{file.stem}.txt" for file in self.files[split]) for split in splits)
 
 
@@ -120,7 +119,7 @@ CORPORA: dict[str, PublishedCorpus] = {
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The texts of a corpus, what was decided for the user, and the files of a published corpus that they must be."""
+    """The texts of a corpus, notes for the user, and the published files that the texts must equal."""
 
     name: str
     texts: dict[Split, Text]
@@ -129,7 +128,7 @@ class Source:
 
 
 def find_source(config: DataConfig, splits: Sequence[Split], as_text: bool = False) -> Source:
-    """Find the texts of these splits of a corpus; errors are those of `load_corpus`."""
+    """Find the texts of some splits of a corpus; raises what `load_corpus` raises."""
     published = CORPORA.get(config.corpus)
     if published is not None:
         return _published_source(config, published, splits)
@@ -148,8 +147,8 @@ def find_source(config: DataConfig, splits: Sequence[Split], as_text: bool = Fal
         texts, note = split_by_lines(path, as_text)
         return Source(path.name, {split: texts[split] for split in splits}, [note])
     if os.path.exists(path):
-        what = "is no regular file, and a text is read several times: write it to a file first"
-        raise InputError("data.corpus", config.corpus, what)
+        limit = "is no regular file, and a text is read several times: write it to a file first"
+        raise InputError("data.corpus", config.corpus, limit)
     moved = f" If it was moved, name the folder that holds it now: {named('data.dir')}, or {DATA_VARIABLE}."
     is_path = "/" in config.corpus or "." in config.corpus
     hint = moved if is_path else nearest(config.corpus, [DEMO, *CORPORA, *synthetic.NAMES])
@@ -157,12 +156,12 @@ def find_source(config: DataConfig, splits: Sequence[Split], as_text: bool = Fal
 
 
 def text_path(config: DataConfig) -> Path:
-    """Return where a user's own text is: where data.corpus says, or if only there in data.dir, or data.dir itself.
+    """Return the path of a user's own text: data.corpus, or if that does not exist, its copy in data.dir.
 
-    The folder of corpora, where data.dir names none, is $SPANLM_DATA.
+    data.dir itself may be the copy. Without data.dir, $SPANLM_DATA takes its place.
     """
     path, local = expanded(config.corpus), config.dir or os.environ.get(DATA_VARIABLE)
-    # os.path takes every string; Path raises for one that is too long to be a name
+    # os.path accepts every string; Path raises for one that is too long for a name
     if not local or os.path.exists(path):
         return path
     folder, name = expanded(local), os.path.basename(os.path.abspath(path))
@@ -171,18 +170,18 @@ def text_path(config: DataConfig) -> Path:
 
 
 def is_built(config: DataConfig) -> bool:
-    """Whether `spanlm data wikipedia` built a corpus: a blank line starts each of its articles."""
+    """Whether `spanlm data wikipedia` built the corpus, so that a blank line starts each article."""
     return config.corpus not in (DEMO, *CORPORA) and (text_path(config) / BUILT).is_file()
 
 
 def with_own_documents(config: DataConfig) -> DataConfig:
-    """Say what starts a document where `documents` is auto and the corpus says it by itself."""
+    """Replace `documents=auto` by blank-line for a corpus that `spanlm data wikipedia` built."""
     built = config.documents == "auto" and is_built(config)
     return replace(config, documents="blank-line") if built else config
 
 
 def of_its_own_documents(config: DataConfig) -> DataConfig:
-    """Say what starts a document in a corpus that says it by itself, whatever does in others."""
+    """Replace `documents` by what the corpus itself prescribes, if it does."""
     documents = with_own_documents(replace(config, documents="auto")).effective_documents
     return config if documents == "none" else replace(config, documents=documents)
 
@@ -195,7 +194,7 @@ def findable(config: DataConfig) -> DataConfig:
 
 
 def split_by_lines(path: Path, as_text: bool = False) -> tuple[dict[Split, Text], str]:
-    """Split one text into its first 90, next 5 and last 5 % of lines, each at least one, with a note of that.
+    """Split one text into its first 90, next 5 and last 5 % of lines, each at least one; return also a note.
 
     Raises:
         InputError: The file cannot be read, is empty, or has fewer than three lines.
@@ -205,9 +204,9 @@ def split_by_lines(path: Path, as_text: bool = False) -> tuple[dict[Split, Text]
     lines = len(ends)
     if lines < len(SPLITS):
         for _ in pieces(whole):
-            pass  # of what is not UTF-8 the lines mean nothing
-        what = f"{lines} line(s) cannot be split into train, valid and test" if lines else "the file is empty"
-        raise InputError(f"{path}: {what}; give a folder with train.txt, valid.txt and test.txt")
+            pass  # raises for text that is not UTF-8, where lines mean nothing
+        problem = f"{lines} line(s) cannot be split into train, valid and test" if lines else "the file is empty"
+        raise InputError(f"{path}: {problem}; give a folder with train.txt, valid.txt and test.txt")
     valid, test = (max(1, lines * share // 100) for share in (_VALID_SHARE, 100 - _TRAIN_SHARE - _VALID_SHARE))
     train = lines - valid - test
     cuts = ends[[train - 1, train + valid - 1]].tolist()
@@ -220,7 +219,7 @@ def split_by_lines(path: Path, as_text: bool = False) -> tuple[dict[Split, Text]
 
 
 def _generated(version: str, written: Callable[[Split], Iterable[bytes]], splits: Sequence[Split]) -> dict[Split, Text]:
-    """Write the texts of these splits into the cache folder, unless those of this version are there."""
+    """Write the texts of these splits into the cache folder, unless it holds this version."""
     texts = {}
     for split in splits:
         path = cached("text", version, split)
@@ -240,7 +239,7 @@ def _published_source(config: DataConfig, published: PublishedCorpus, splits: Se
         files: dict[Split, PublishedFile] = {}
         for split in splits:
             for file in reversed(published.files[split]):
-                # a text of unknown SHA-256 is known by its name alone
+                # a text without a SHA-256 is recognised by its exact name only
                 if path := _find(folder, file.stem, split if file.sha256 else None):
                     paths[split], files[split] = path, file
         if len(paths) == len(splits):
@@ -274,10 +273,10 @@ def _nowhere(name: str, published: PublishedCorpus, splits: Sequence[Split], fol
 
 
 def _find(folder: Path, stem: str, split: Split | None = None) -> Path | None:
-    """Return the text of this name before `.txt` or `.txt.gz`, or else the only one whose name says it is the `split`.
+    """Return the text with this stem, else the only file whose name contains the name of the `split`.
 
     Raises:
-        InputError: several names say so.
+        InputError: several names contain it.
     """
     candidates = (folder / f"{stem}{suffix}" for suffix in _SUFFIXES)
     paths = [path for path in candidates if path.exists()][:1]
@@ -297,7 +296,7 @@ def _in_folder(folder: Path, split: Split) -> Path:
 
 
 def _other_names(paths: Mapping[Split, Path], files: Mapping[Split, PublishedFile] | None = None) -> list[str]:
-    """Note which files are taken, if not all have their usual names."""
+    """Note the names of the files, if one of them is unusual."""
     stems = [files[split].stem if files else split for split in paths]
     usual = {f"{stem}{suffix}" for stem in stems for suffix in _SUFFIXES}
     named = usual.issuperset(path.name for path in paths.values())
@@ -305,10 +304,10 @@ def _other_names(paths: Mapping[Split, Path], files: Mapping[Split, PublishedFil
 
 
 def download(file: PublishedFile, path: Path) -> None:
-    """Fetch a published file; RunError: it cannot be fetched, is not the published file, or cannot be written."""
+    """Download a published file; RunError: the download fails, the SHA-256 differs, or the disk refuses."""
     import pooch
 
-    # pooch writes its progress to the terminal; here only the program does
+    # pooch writes its progress to the terminal, which belongs to the command line
     pooch.get_logger().setLevel("ERROR")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -316,7 +315,7 @@ def download(file: PublishedFile, path: Path) -> None:
         way = f"set {CACHE_VARIABLE} to a folder that can be written"
         raise RunError(f"cannot write {path.parent} ({error.strerror}); {way}") from error
     try:
-        # pooch downloads to another name in the same folder, checks the hash and then renames
+        # pooch downloads under a temporary name, checks the hash, then renames
         pooch.retrieve(file.url, known_hash=f"sha256:{file.sha256}", fname=path.name, path=path.parent)
     except (OSError, ValueError) as error:
         cause, way = " ".join(str(error).split()), f"put the file into a folder and name it by {named('data.dir')}"
@@ -324,7 +323,7 @@ def download(file: PublishedFile, path: Path) -> None:
 
 
 def shown_name(name: str, tokenizer: Tokenizer, lines: Lines) -> str:
-    """Name a corpus for a report: a published one whose tokens are others is not comparable with it."""
+    """Name a corpus for a report; the name of a retokenised published corpus says so."""
     changed = ["retokenised"] * (tokenizer != "whitespace") + ["cut into sentences"] * (lines == "sentences")
     return ", ".join([name, *(changed if name in CORPORA else [])])
 
@@ -334,13 +333,13 @@ class Corpus:
     """A corpus, ready for batching.
 
     Attributes:
-        notes: What was decided for the user, one line each.
-        oov: Tokens of each split that are `<unk>` because the vocabulary lacks the word; not those that are written so.
-        tokenizer: How the text was cut into words; new text must be cut by the same rule.
+        notes: Decisions made for the user, one line each.
+        oov: Tokens of each split that are `<unk>` because the vocabulary lacks the word, without a written `<unk>`.
+        tokenizer: The rule that cut the text into words; new text must follow it.
         lines: Where lines end, as in `DataConfig`.
-        texts: The SHA-256 of each split's text, where it came from a file.
-        config: What it was loaded by.
-        sources: What reads each split's text as it is written, in pieces that end between words.
+        texts: The SHA-256 of each split's text, if it came from a file.
+        config: The configuration that loaded the corpus.
+        sources: Readers of each split's original text, in pieces that end between words.
     """
 
     name: str
@@ -356,17 +355,17 @@ class Corpus:
 
     @property
     def description(self) -> str:
-        """Its name and its sizes, for a report."""
+        """Name and sizes for a report."""
         sizes = ", ".join(f"{name} {len(tokens):,}" for name, tokens in self.splits.items())
         name = shown_name(self.name, self.tokenizer, self.lines)
         return f"{name}: {sizes} tokens; vocabulary {len(self.vocabulary):,}"
 
     def unk_tokens(self, split: str) -> int:
-        """Return how many tokens of a split are `<unk>`."""
+        """Count the `<unk>` tokens of a split."""
         return int(np.count_nonzero(self.splits[split].ids == self.vocabulary.unk_id))
 
     def digest(self, *splits: str) -> str:
-        """Identify the text of some splits: the vocabulary, every id and where documents begin."""
+        """Hash the vocabulary, and the ids and document starts of some splits."""
         digest = hashlib.sha256(self.vocabulary.hash.encode())
         for split in splits:
             digest.update(np.ascontiguousarray(self.splits[split].ids).data)
@@ -374,20 +373,20 @@ class Corpus:
         return digest.hexdigest()
 
     def written_lines(self, split: str) -> Iterator[str]:
-        """Read the lines of a split's text as they are written, without their ends.
+        """Yield the original lines of a split, without line ends.
 
         Raises:
-            InputError: it has no text, only ids.
+            InputError: the split has only ids.
         """
         if split not in self.sources:
             raise InputError(f"{self.name} {split}: has only ids; load a corpus that has a text")
         yield from lines_of(self.sources[split]())
 
     def written(self, split: str) -> tuple[int, int] | None:
-        """Return the words and the characters of a split's text as it is written; None: it has only ids.
+        """Count the words and characters of a split's original text; None: the split has only ids.
 
-        Words are what stands between white space. Characters are the code points of the words, one for the space or
-        line end after each, however many the text has there, and one for each blank line that is an `<eos>`.
+        White space separates words. Characters are the code points of the words, plus one for the white space after
+        each word, however long, plus one for each blank line that is an `<eos>`.
         """
         if split not in self.sources:
             return None
@@ -407,14 +406,14 @@ def load_corpus(
 ) -> Corpus:
     """Load a corpus: find its texts, build its vocabulary from the training part, and give every word an id.
 
-    The first load of a text reads it three times (hash, counts, ids) and keeps the result in the cache folder; a
-    later one reads it once, to check by its hash that it is the same text. Memory grows with the number of
-    different words, with that of lines if they part documents or splits, and with the text if it is cut into
-    sentences. A given vocabulary is used, and none built; `as_text` reads files that are known to be in another
-    format (`spanlm.data.formats`). A name or a path is that of `DataConfig.corpus`.
+    The first load of a text reads it three times (hash, counts, ids) and caches the result; a later load reads it
+    once, to compare the hash. Memory grows with the number of different words, with the number of lines if they
+    separate documents or splits, and with the text if it is cut into sentences. With a `vocabulary`, none is built;
+    `as_text` reads even files of other known formats (`spanlm.data.formats`). A string or path stands for
+    `DataConfig.corpus`.
 
     Raises:
-        InputError: The corpus is not there, is not what was published, or breaks a rule of `spanlm.data.text`.
+        InputError: The corpus does not exist, differs from the published one, or breaks a rule of `spanlm.data.text`.
         RunError: A download failed, or the cache folder cannot be written.
 
     Example:
@@ -443,7 +442,7 @@ def load_corpus(
 
 
 def load_text(config: DataConfig, vocabulary: Vocabulary, as_text: bool = False) -> Corpus:
-    """Load one text file whole, as the only split `WHOLE`; errors are those of `load_corpus`."""
+    """Load one text file as the only split, `WHOLE`; raises what `load_corpus` raises."""
     text = Text(expanded(config.corpus), as_text=as_text, marks=config.keeps_marks(vocabulary))
     return _encoded(text.path.name, config, {WHOLE: text}, {WHOLE: fingerprint(text)}, vocabulary, [])
 
@@ -488,20 +487,20 @@ def _encoded(
 
 def _verified_fingerprint(source: Source, split: Split) -> str:
     text = source.texts[split]
-    found = fingerprint(text)
+    digest = fingerprint(text)
     expected = source.published[split].sha256 if source.published else None
-    if expected is not None and found != expected:
+    if expected is not None and digest != expected:
         raise InputError(
-            f"{text.path}: not the published {source.name} {split} text (SHA-256 {found}, "
+            f"{text.path}: not the published {source.name} {split} text (SHA-256 {digest}, "
             f"published {expected}); fetch it again, or give its folder as --data.corpus to use it as it is"
         )
-    return found
+    return digest
 
 
 def _vocabulary_of(counts: dict[str, int], config: DataConfig, source: Source) -> Vocabulary:
     law_or_published = source.published or source.name.startswith(PREFIX)
     usual = 1 if law_or_published or UNK in counts else 2
-    # the demo's rare words always stand for those that it lacks
+    # in the demo rare words always become <unk>, so that its model learns unknown words
     min_count = max(config.min_count or 1, usual) if config.corpus == DEMO else config.min_count or usual
     if min_count != (config.min_count or 1):
         hint = "" if config.corpus == DEMO else " (data.min_count=1 keeps them)"

@@ -1,7 +1,7 @@
-"""A small English corpus that every Python carries: the prose of its own language reference.
+"""A small English corpus that ships with every Python: the prose of its language reference.
 
-`pydoc_data.topics` holds the text of `help("assert")` and some eighty other topics, with markup. Kept are its
-English sentences: no headings, grammar, code, tables, signatures or lists of fragments.
+`pydoc_data.topics` holds the text of `help("assert")` and some eighty other topics, with markup. The demo keeps the
+English sentences and drops headings, grammar, code, tables, signatures and lists of fragments.
 The text differs between versions of Python, so numbers on it compare only within one version.
 """
 
@@ -21,15 +21,15 @@ from spanlm.data.tokenizer import tokenize
 from spanlm.errors import InputError, named
 
 VERSION = 1
-"""Of the rules below: another one where they change."""
+"""Version of the rules below; raise it when they change."""
 DEMO_NOTE = (
     f"demo: the English of Python {platform.python_version()}'s own documentation, lower-cased; "
     "the text differs between versions of Python"
 )
-# of all tokens, in each held-out split
+# share of all tokens in each held-out split; fewest words of a sentence
 _HELD_OUT_SHARE, _FEWEST_WORDS = 0.1, 3
 
-# heading underlines; list markers; lines that make their block something else than prose
+# heading underlines; list markers; lines whose block is not prose
 _RULE = re.compile(r"[=\-*~^\"'#.+]{3,}")
 _ITEM = re.compile(r"(?:[*•]|\d+\.|\[\d+\]) +")
 _VERSION_NOTE = r"(?:New|Added|Changed|Deprecated|Removed) (?:in|since) version"
@@ -38,7 +38,7 @@ _NOT_PROSE = re.compile(rf">>>|\.\.\. |::=|[+|]|{_VERSION_NOTE}|See also|Source 
 _BOUNDARY = re.compile(
     r"(?:(?<=[.?!:])|(?<=[.?!]\)))(?<!e\.g\.)(?<!i\.e\.)(?<!etc\.)(?<!vs\.) +(?=[\"“`*(]*[A-Z]|[\"`])"
 )
-# what a colon ends without being a sentence
+# labels and notes before a colon, which are no sentences
 _LABEL = re.compile(rf"[A-Z][\w’]*(?: [\w’]+){{0,2}}:|PEP .*:|{_VERSION_NOTE}.*")
 _FOOTNOTE = re.compile(r" *\[\d+\]")
 _EMPHASIS = re.compile(r"(\*{1,2})(?=\S)([^*]+)(?<=\S)\1")
@@ -51,23 +51,23 @@ _SPOILED = re.compile(r"[a-z)][.?!][A-Z][a-z]+ [a-z]|\(\)")
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One document of the demo: the name that `help` gives it, and its sentences as words."""
+    """One document of the demo: its name in `help`, and its sentences as words."""
 
     name: str
     sentences: tuple[tuple[str, ...], ...]
 
     def __len__(self) -> int:
-        """Return the number of tokens, one `<eos>` a sentence."""
+        """Return the number of tokens, including one `<eos>` per sentence."""
         return sum(len(sentence) + 1 for sentence in self.sentences)
 
 
 def demo_version() -> str:
-    """Identify the text."""
+    """Hash the rules and the text."""
     return hashlib.sha256(f"{VERSION} {_texts()!r}".encode()).hexdigest()
 
 
 def demo_bytes(split: Split) -> Iterator[bytes]:
-    """Write a split, a sentence a line, and before each topic a line with its name."""
+    """Yield a split: for each topic a title line, then one line per sentence."""
     for topic in demo_topics()[split]:
         yield TITLE + f" : {topic.name}\n".encode()
         yield from (f"{' '.join(sentence)}\n".encode() for sentence in topic.sentences)
@@ -77,21 +77,21 @@ def _texts() -> dict[str, str]:
     try:
         from pydoc_data.topics import topics
     except ImportError as error:
-        what = "data.corpus=demo: this Python comes without pydoc_data.topics, whose text the demo is"
-        raise InputError(f"{what}; use a text of your own: {named('corpus=…')}") from error
+        problem = "data.corpus=demo: this Python comes without pydoc_data.topics, whose text the demo is"
+        raise InputError(f"{problem}; use a text of your own: {named('corpus=…')}") from error
     return topics
 
 
 @cache
 def demo_topics() -> Mapping[Split, Sequence[Topic]]:
-    """Return the topics of each split, about 80, 10 and 10 of 100 tokens; InputError: this Python lacks the text."""
+    """Return the topics of each split, about 80, 10 and 10 % of the tokens; InputError: this Python lacks the text."""
     return split_topics(extract_topics(_texts()))
 
 
 def extract_topics(texts: Mapping[str, str]) -> list[Topic]:
     """Return the sentences of each topic, in the order of the topics' names.
 
-    Topics repeat each other. A sentence stays with the smallest that has it, so that no text is in two splits.
+    Topics repeat each other. A sentence stays in the smallest topic that has it, so that no sentence is in two splits.
     """
     seen: set[tuple[str, ...]] = set()
     topics = []
@@ -107,14 +107,14 @@ def extract_topics(texts: Mapping[str, str]) -> list[Topic]:
 
 
 def split_topics(topics: Sequence[Topic]) -> dict[Split, list[Topic]]:
-    """Assign topics to the splits, in an order that depends on their names alone."""
+    """Assign topics to the splits, in an order that depends only on their names."""
     share = _HELD_OUT_SHARE * sum(map(len, topics))
     chosen: dict[Split, list[Topic]] = {split: [] for split in SPLITS}
     for topic in sorted(topics, key=lambda topic: hashlib.sha256(topic.name.encode()).digest()):
         held_out: tuple[Split, ...] = ("valid", "test")
         fits = (split for split in held_out if sum(map(len, chosen[split])) + len(topic) <= share)
         chosen[next(fits, "train")].append(topic)
-    return {split: sorted(found, key=lambda topic: topic.name) for split, found in chosen.items()}
+    return {split: sorted(members, key=lambda topic: topic.name) for split, members in chosen.items()}
 
 
 def _sentences(text: str) -> Iterator[str]:
@@ -126,10 +126,10 @@ def _sentences(text: str) -> Iterator[str]:
 
 
 def _paragraph(block: str) -> str:
-    """Return the running text of a block of lines; nothing if it is not prose."""
+    """Join the lines of a block into running text; empty if the block is not prose."""
     lines = textwrap.dedent(block.strip("\n")).splitlines()
     while len(lines) > 1 and lines[1].startswith(" ") and not _ITEM.match(lines[0]):
-        # a term and its definition, indented below it
+        # skip a term above its indented definition
         lines = textwrap.dedent("\n".join(lines[1:])).splitlines()
     if any(_RULE.fullmatch(line.strip()) or _NOT_PROSE.match(line.strip()) for line in lines):
         return ""

@@ -1,4 +1,4 @@
-"""Files that are not plain text in UTF-8, recognised by name or first bytes, and how to convert them."""
+"""Formats other than plain UTF-8 text, recognised by name or first bytes, with advice on converting them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _SUBTITLES = rb"WEBVTT|1\r?\n\d\d:\d\d:\d\d,"
 _QUESTION = re.compile(r"(?=[^\t]*XXXXX)[^\t]*\t[^|]*\|")
 _TIMES = re.compile(r";;|\S+\s+\S+\s+(\S+\s+)?\d+\.\d+\s+\d+\.\d+(\s|$)")
 _COLUMN = re.compile(r"[^\W\d][\w .#/()-]{0,39}")
-# of an utterance: letters and digits, or three numbers, joined by - or _; a date is none
+# id of an utterance: letters and digits, or three numbers, joined by - or _, but not a date
 _ID = re.compile(r"[a-z]{1,12}\d{3,}|(?!\d{4}-\d\d-\d\d)(?=\S*\d)(?:(?=\S*[^\W\d_])\w+|\d+[-_]\d+)[-_]\S+", re.I)
 _MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
 
 class Format(NamedTuple):
-    """A format, recognised by its suffix alone, else by a pattern of its first bytes or by its first lines."""
+    """A format, recognised by a suffix, by a pattern of the first bytes, or by the first lines."""
 
     name: str
     way: str
@@ -39,7 +39,7 @@ class Format(NamedTuple):
 
 
 def _have_columns(lines: list[str], mark: str) -> bool:
-    """Return whether the first line names columns, which the others have, or all lines are quoted or have as many."""
+    """Return whether the first line names columns that the others fill, or all lines are quoted or equally wide."""
     names, tabs = lines[0].split(mark), {line.strip().count("\t") for line in lines}
     headed = len(set(names)) == len(names) > 1 + (" " in lines[0]) and all(map(_COLUMN.fullmatch, names))
     if headed and len(lines) > 1 and all(mark in line for line in lines[1:]):
@@ -77,12 +77,12 @@ FORMATS = (
 
 
 def known_format(path: Path, begin: bytes) -> Format | None:
-    """Return which of `FORMATS` a file has by its name or by its first bytes, decompressed."""
+    """Return which of `FORMATS` a file's name or decompressed first bytes show."""
     suffix = Path(re.sub(r"\.(gz|bz2|xz|zst)$", "", path.name.lower())).suffix
     begin = begin[:FIRST_BYTES].removeprefix(b"\xef\xbb\xbf")
     *whole, last = begin.decode("utf-8", "replace").replace("\r", "").split("\n")
     if last and len(begin) < FIRST_BYTES:
-        whole.append(last)  # it is not cut
+        whole.append(last)  # the last line is complete
     lines = (whole or [last])[:MOST_LINES]
     for known in FORMATS:
         if suffix in known.suffixes.split() or re.match(known.begins, begin) or known.lines(lines):
@@ -99,7 +99,7 @@ def refuse_other_formats(path: Path, begin: bytes) -> None:
 
 
 def conversion(path: Path, piece: bytes, offset: int) -> str:
-    """Return advice on a file that is not UTF-8 in `piece`, read at byte `offset`."""
+    """Advise on a file whose `piece`, read at byte `offset`, is not UTF-8."""
     marked = (name for mark, name in _MARKS.items() if offset == 0 and piece.startswith(mark))
     name = next(marked, None) or _encoding(piece[-offset % 4 :])
     if name is None:
@@ -111,7 +111,7 @@ def conversion(path: Path, piece: bytes, offset: int) -> str:
 
 
 def _encoding(piece: bytes) -> str | None:
-    """Guess from where the NUL bytes are, or from single bytes that are not ASCII."""
+    """Guess an encoding from the places of NUL bytes, or from single bytes beyond ASCII."""
     nul, high = [piece[n::4].count(0) for n in range(4)], piece.translate(None, bytes(range(128)))
     few = sum(nul) // 20
     if sum(nul) > max(1, len(piece) // 64) and (nul[0] <= few) != (nul[3] <= few):

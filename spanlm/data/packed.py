@@ -1,4 +1,4 @@
-"""Files that users give and get: read and written as they are, or compressed (`.gz`, `.bz2`)."""
+"""Users' files, plain or compressed (`.gz`, `.bz2`), for reading and writing."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from spanlm.errors import InputError
 from spanlm.store.files import replacing
 
 BLOCK = 1 << 18
-"""Bytes that are decompressed at a time."""
+"""Bytes to decompress at a time."""
 
 
 @contextmanager
 def replacing_packed(path: Path) -> Iterator[BinaryIO]:
-    """As `replacing`, and compress if the name ends in `.gz` or `.bz2`; the same content gives the same bytes."""
+    """Like `replacing`, but compress if the name ends in `.gz` or `.bz2`; equal content gives equal bytes."""
     with replacing(path) as file:
         packed: Any = nullcontext(file)
         if path.suffix == ".bz2":
@@ -37,10 +37,10 @@ def replacing_packed(path: Path) -> Iterator[BinaryIO]:
 def opened(path: Path) -> Iterator[BinaryIO]:
     """Open a file to read its bytes, decompressed if its name ends in `.gz` or `.bz2`.
 
-    Wherever its reader stops, a compressed file was read to its end before, and its checksum compared.
+    A compressed file is first decompressed whole, to verify its checksum even if the caller stops early.
 
     Raises:
-        InputError: it cannot be read, is damaged, or is far larger than its compressed bytes.
+        InputError: the file cannot be read, is damaged, or is far larger than its compressed bytes.
     """
     unpack: Callable[[Path], Any] | None = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix.lower())  # type: ignore[assignment]
     try:
@@ -59,24 +59,24 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 @cache
 def _check_packed(path: Path, size: int, changed: int) -> None:
-    """Decompress all of a file once, and refuse what follows its last whole stream, as `bz2.open` does not."""
+    """Decompress a whole file once, and refuse bytes after its last stream, which `bz2.open` ignores."""
     if not path.is_file():
         raise OSError(errno.EINVAL, "is compressed, and no regular file: decompress it before")
     done = 0
     with path.open("rb") as file:
         for chunk in unpacked(file, path.suffix.lower()):
             done += len(chunk)
-            if done > max(1 << 26, 200 * file.tell()):  # prose has four times its size
+            if done > max(1 << 26, 200 * file.tell()):  # prose inflates to four times its bytes
                 raise InputError(f"{path}: inflates to over 200 times its bytes; decompress it yourself")
 
 
 def unpacked(file: BinaryIO, suffix: str) -> Iterator[bytes]:
-    """Read a file to its end in blocks, decompressed if the suffix is `.gz` or `.bz2`."""
+    """Yield a file in blocks, decompressed if the suffix is `.gz` or `.bz2`."""
     if suffix != ".bz2":
         read = gzip.GzipFile(fileobj=file).read1 if suffix == ".gz" else file.read
         yield from iter(lambda: read(BLOCK), b"")
         return
-    # `bz2.BZ2File` would take a damaged stream that follows a whole one for the end
+    # `bz2.BZ2File` would ignore a damaged stream after a whole one
     stream = bz2.BZ2Decompressor()
     for block in iter(lambda: file.read(BLOCK), b""):
         while block:

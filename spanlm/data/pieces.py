@@ -1,4 +1,4 @@
-"""A text of any length as pieces: the words of its lines or sentences, where each begins and where it ends."""
+"""A text of any length as pieces: words of a line or sentence, marked where it begins and ends."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require
 
 WORDS = 2048
-"""Words of a line scored at a time; a longer line is cut, and its state carried over."""
+"""Most words of a piece; a longer line is cut, and the model's state carried over."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Consecutive words of one line: whole lines or sentences as a rule, a part where one is very long.
+    """Consecutive words of one line: usually a whole line or sentence, a part of a very long one.
 
-    `sentence` is the number of the line and `start` that of the first word in it, both from 1. The line or sentence
-    begins here if it `opens`, and ends here if it `closes`.
+    `sentence` is the number of the line and `start` that of the piece's first word in it, both from 1. The piece
+    `opens` if its line or sentence begins with it, and `closes` if it ends with it.
     """
 
     sentence: int
@@ -31,12 +31,12 @@ class Piece:
 
     @property
     def blank(self) -> bool:
-        """Whether it is a line without words; that of a text in sentences does not close, and has nothing to score."""
+        """Whether the line has no words; in a text of sentences such a piece does not close and is not scored."""
         return self.opens and not self.words
 
 
 def refuse_one_string(name: str, several: Iterable[object]) -> None:
-    """Refuse a string in place of several: its characters would be taken, each as one of its own."""
+    """Refuse a single string where a list is meant, since its characters would count as items."""
     if isinstance(several, str):
         raise InputError(name, f"{several[:20]!r}", "is one string; give a list of them")
     require(isinstance(several, Iterable), name, several, "a list of strings")
@@ -44,25 +44,25 @@ def refuse_one_string(name: str, several: Iterable[object]) -> None:
 
 
 def refuse_table(name: str, several: object) -> None:
-    """Refuse what gives the names of its columns, or its keys, where its texts are meant."""
+    """Refuse a table or a mapping where texts are meant, since iteration yields its column names."""
     if hasattr(several, "columns") or isinstance(several, Mapping):
         raise InputError(f"{name}: is a table ({type(several).__name__}); give the column that holds the texts")
 
 
 def require_texts(texts: Iterable[str]) -> Iterator[str]:
-    """Give texts as they are; InputError: one is not a string, as a missing value of a table."""
+    """Yield texts unchanged; InputError: one is not a string, such as a missing value of a table."""
     for number, text in enumerate(texts, 1):
         require(isinstance(text, str), f"text {number}", text, "a string. Leave missing values out")
         yield text
 
 
 def lines_as_pieces(lines: Iterable[str], tokenizer: Tokenizer) -> Iterator[Piece]:
-    """Tokenise lines that are in memory; InputError: one is not a string."""
+    """Tokenise lines in memory; InputError: one is not a string."""
     return _cut(word for line in require_texts(lines) for word in [*tokenize(line, tokenizer), EOS])
 
 
 def text_as_pieces(text: Text, tokenizer: Tokenizer) -> Iterator[Piece]:
-    """Read and tokenise a file of any length, even one line; InputError: it breaks a rule of `spanlm.data.text`."""
+    """Tokenise a file of any length, even of one long line; InputError: it breaks a rule of `spanlm.data.text`."""
     cut = _cut(token for piece in pieces(text) for token in _tokens(piece.decode(), tokenizer))
     if (first := next(cut, None)) is None:
         raise InputError(f"{text.path}: the text is empty; give one with at least one line")
@@ -71,10 +71,10 @@ def text_as_pieces(text: Text, tokenizer: Tokenizer) -> Iterator[Piece]:
 
 
 def in_lines(pieces: Iterable[Piece], lines: Lines, vocabulary: Vocabulary) -> Iterator[Piece]:
-    """Cut pieces of lines as the lines of a model's own text were cut (`data.lines`): as they are, or into sentences.
+    """Cut pieces of lines as the model's training text was cut (`data.lines`): not at all, or into sentences.
 
-    A sentence has the number of its line, and its words count on from those before it, so that each is found in the
-    text. A blank line is no sentence: it is a piece that does not close.
+    A sentence has the number of its line, and word numbers count through the line, so that each word can be found in
+    the text. A blank line becomes a piece that does not close.
     """
     if lines == "as-written":
         yield from pieces
@@ -94,7 +94,7 @@ def in_lines(pieces: Iterable[Piece], lines: Lines, vocabulary: Vocabulary) -> I
 
 
 def whole_lines(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """Join the pieces of each line or sentence, however long it is."""
+    """Join the pieces of each line or sentence."""
     words: list[str] = []
     for piece in pieces:
         words += piece.words
@@ -104,12 +104,12 @@ def whole_lines(pieces: Iterable[Piece]) -> Iterator[Piece]:
 
 
 def words_of(pieces: Iterable[Piece]) -> list[str]:
-    """Join pieces again: their words, with <eos> where a line or a sentence ends."""
+    """Return the words of all pieces, with <eos> at each end of a line or sentence."""
     return [word for piece in pieces for word in [*piece.words, *[EOS] * piece.closes]]
 
 
 def _tokens(piece: str, tokenizer: Tokenizer) -> Iterator[str]:
-    """Tokenise a piece that starts and ends at the edges of words, with <eos> at each line end."""
+    """Tokenise text that starts and ends at word boundaries; line ends become <eos>."""
     first, *others = piece.split("\n")
     yield from tokenize(first, tokenizer)
     for line in others:
@@ -118,7 +118,7 @@ def _tokens(piece: str, tokenizer: Tokenizer) -> Iterator[str]:
 
 
 def _cut(tokens: Iterable[str]) -> Iterator[Piece]:
-    """Cut words with <eos> after each line into pieces of at most WORDS words, each of one line."""
+    """Cut tokens with an <eos> after each line into pieces of at most WORDS words of one line."""
     words: list[str] = []
     line, start = 1, 1
     for token in tokens:

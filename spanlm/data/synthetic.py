@@ -1,19 +1,19 @@
-"""Texts with a known law: made from a seed, with the exact probability of every word given all before it.
+"""Synthetic texts with a known law: the exact probability of every word given all words before it.
 
-A source writes lines that know nothing of each other. Of each word, and of the line's end, its law gives
+A source draws independent lines from a seed. For each word, and for the line's end, its law gives
 
     log p(w_t | w_1 … w_{t-1}) in nats,    lag_t
 
-where lag_t is how many words back the word stands that the best prediction needs; 0: there is no single one. The mean
-of −log p is the least that any model can reach, and what a model needs more is its excess.
+where lag_t is the distance to the word that the best prediction needs; 0: no single word. No model can reach a lower
+mean of −log p than the law's; the difference is the model's excess.
 
     markov     a hidden Markov chain: an encoder suffices
-    copy       with probability p a word repeats the one `lag` words back: a memory of that reach is worth it
+    copy       with probability p a word repeats the one `lag` words back: a memory of that reach helps
     agreement  nouns, nested `depth` deep, and their verbs in reverse order: the lag is that of the noun
     recall     pairs of key and value, then keys that ask for their values
     topics     Pólya's urn: each word makes its next occurrence more probable, as a cache does
 
-Where a line ends by chance, it ends with the same probability after each word (geometric), so that none has to count.
+Random line lengths are geometric, so that a model need not count words.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from spanlm.errors import InputError, nearest, require
 
 PREFIX = "synthetic:"
 VERSION = 1
-"""Of the texts that a source gives: another one where they change."""
+"""Version of the texts; raise it when a source draws other texts."""
 SHARES: dict[Split, float] = {"train": 1.0, "valid": 0.1, "test": 0.1}
-"""Of `tokens`, in each part."""
+"""Size of each split as a share of `tokens`."""
 
 _NAME = re.compile(r"(?P<name>\w+)(?P<options>(?:,\w+=[\w.+-]+)*)")
 
 
 class Known(NamedTuple):
-    """What is known of a word: its log p given all before it, nats, and how far back what it needs stands."""
+    """The law of a word: its log p given all words before it, in nats, and the lag of the word that it needs."""
 
     log_p: float
     lag: int
@@ -54,8 +54,8 @@ class Source:
     """A law, and texts that follow it.
 
     Attributes:
-        tokens: of the training text, line ends among them; a tenth in each of valid and test
-        seed: of the texts, and of what the law itself draws
+        tokens: size of the training text, line ends included; valid and test have a tenth each
+        seed: of the texts, and of the law's own parameters
     """
 
     tokens: int = 200_000
@@ -76,12 +76,12 @@ class Source:
         raise NotImplementedError
 
     def law(self, line: Sequence[str]) -> list[Known]:
-        """Return what is known of each word of a line and of its end, N + 1 in all."""
+        """Return the law of each word of a line and of its end, N + 1 in all."""
         raise NotImplementedError
 
     @property
     def name(self) -> str:
-        """Its name with the options that are not the default's."""
+        """The source's name with its non-default options."""
         values = {option.name: getattr(self, option.name) for option in fields(self)}
         default = type(self)()
         options = (f"{name}={value}" for name, value in values.items() if value != getattr(default, name))
@@ -90,9 +90,9 @@ class Source:
     def lines(self, split: Split) -> Iterator[list[str]]:
         draw, tokens = np.random.default_rng([self.seed, SPLITS.index(split)]), 0
         while tokens < SHARES[split] * self.tokens:
-            found = self.line(draw)
-            tokens += len(found) + 1
-            yield found
+            line = self.line(draw)
+            tokens += len(line) + 1
+            yield line
 
     def text(self, split: Split) -> Iterator[bytes]:
         return (f"{' '.join(line)}\n".encode() for line in self.lines(split))
@@ -100,7 +100,7 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Markov(Source):
-    """A hidden Markov chain over `states`, whose transitions and emissions are drawn from Dirichlet laws.
+    """A hidden Markov chain over `states`, with transitions and emissions from Dirichlet distributions.
 
     p(w_t | past) = Σ_z p(z_t = z | past) p(w_t | z), by the forward algorithm (Rabiner, 1989).
     """
@@ -117,25 +117,25 @@ class Markov(Source):
 
     def line(self, draw: Generator) -> list[str]:
         moves, emits = self._tables
-        state, found = int(draw.integers(self.states)), list[str]()
-        while not found or draw.random() >= self.end:
-            found.append(f"w{draw.choice(self.words, p=emits[state])}")
+        state, words = int(draw.integers(self.states)), list[str]()
+        while not words or draw.random() >= self.end:
+            words.append(f"w{draw.choice(self.words, p=emits[state])}")
             state = int(draw.choice(self.states, p=moves[state]))
-        return found
+        return words
 
     def law(self, line: Sequence[str]) -> list[Known]:
         moves, emits = self._tables
-        belief, found = np.full(self.states, 1 / self.states), list[Known]()
+        belief, law = np.full(self.states, 1 / self.states), list[Known]()
         for place, word in enumerate(line):
             joint = belief * emits[:, int(word[1:])]
-            found.append(Known(_goes_on(self.end, place) + math.log(joint.sum()), 0))
+            law.append(Known(_goes_on(self.end, place) + math.log(joint.sum()), 0))
             belief = joint / joint.sum() @ moves
-        return [*found, Known(math.log(self.end), 0)]
+        return [*law, Known(math.log(self.end), 0)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Copy(Source):
-    """Each word is the one `lag` words back with probability `chance`, and else, or before there is one, any.
+    """Each word repeats the one `lag` words back with probability `chance`, and is uniform otherwise.
 
     p(w_t) = chance · 1[w_t = w_{t-lag}] + (1 − chance) / words
     """
@@ -147,25 +147,25 @@ class Copy(Source):
     kind: ClassVar[str] = "copy"
 
     def line(self, draw: Generator) -> list[str]:
-        found: list[str] = []
-        while not found or draw.random() >= self.end:
-            copied = len(found) >= self.lag and draw.random() < self.chance
-            found.append(found[-self.lag] if copied else f"w{draw.integers(self.words)}")
-        return found
+        words: list[str] = []
+        while not words or draw.random() >= self.end:
+            copied = len(words) >= self.lag and draw.random() < self.chance
+            words.append(words[-self.lag] if copied else f"w{draw.integers(self.words)}")
+        return words
 
     def law(self, line: Sequence[str]) -> list[Known]:
-        found = []
+        law = []
         for place, word in enumerate(line):
             reaches = place >= self.lag
             chance = self.chance * (word == line[place - self.lag]) if reaches else 0.0
             p = chance + (1 - self.chance * reaches) / self.words
-            found.append(Known(_goes_on(self.end, place) + math.log(p), self.lag * reaches))
-        return [*found, Known(math.log(self.end), 0)]
+            law.append(Known(_goes_on(self.end, place) + math.log(p), self.lag * reaches))
+        return [*law, Known(math.log(self.end), 0)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement(Source):
-    """`the cats that the dog that … sees run`: each verb has the number of its noun, the last noun's verb first.
+    """`the cats that the dog that … sees run`: each verb agrees with its noun; the last noun's verb comes first.
 
     After a noun a clause begins with probability `nested`, up to `depth` nouns; nouns, verbs and numbers are uniform.
     """
@@ -176,32 +176,32 @@ class Agreement(Source):
     kind: ClassVar[str] = "agreement"
 
     def line(self, draw: Generator) -> list[str]:
-        numbers, found = list[str](), list[str]()
+        numbers, words = list[str](), list[str]()
         while not numbers or (len(numbers) < self.depth and draw.random() < self.nested):
             numbers.append("sp"[draw.integers(2)])
-            found += ["that"] * (len(numbers) > 1) + ["the", f"noun{draw.integers(self.words)}-{numbers[-1]}"]
-        return found + [f"verb{draw.integers(self.words)}-{number}" for number in reversed(numbers)]
+            words += ["that"] * (len(numbers) > 1) + ["the", f"noun{draw.integers(self.words)}-{numbers[-1]}"]
+        return words + [f"verb{draw.integers(self.words)}-{number}" for number in reversed(numbers)]
 
     def law(self, line: Sequence[str]) -> list[Known]:
         waiting: list[int] = []  # places of nouns
-        found, closing = list[Known](), False
-        each = -math.log(self.words)
+        law, closing = list[Known](), False
+        log_uniform = -math.log(self.words)
         for place, word in enumerate(line):
             if word in ("the", "that"):
-                found.append(Known(math.log(self.nested) if word == "that" else 0.0, 0))
+                law.append(Known(math.log(self.nested) if word == "that" else 0.0, 0))
             elif word.startswith("noun"):
                 waiting.append(place)
-                found.append(Known(each - math.log(2), 0))
+                law.append(Known(log_uniform - math.log(2), 0))
             else:
                 ends = not closing and len(waiting) < self.depth
-                found.append(Known(each + (math.log(1 - self.nested) if ends else 0.0), place - waiting.pop()))
+                law.append(Known(log_uniform + (math.log(1 - self.nested) if ends else 0.0), place - waiting.pop()))
                 closing = True
-        return [*found, Known(0.0, 0)]
+        return [*law, Known(0.0, 0)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recall(Source):
-    """`pairs` of a key, each another, and a value; then `queries`: one of the keys, and the value that it had."""
+    """`pairs` of a distinct key and a value; then `queries`: one of the keys, followed by its value."""
 
     pairs: int = 3
     queries: int = 6
@@ -216,29 +216,29 @@ class Recall(Source):
     def line(self, draw: Generator) -> list[str]:
         keys = [f"k{key}" for key in draw.permutation(self.keys)[: self.pairs]]
         values = {key: f"v{draw.integers(self.values)}" for key in keys}
-        asked = [keys[place] for place in draw.integers(self.pairs, size=self.queries)]
-        return [word for key in [*keys, *asked] for word in (key, values[key])]
+        queries = [keys[place] for place in draw.integers(self.pairs, size=self.queries)]
+        return [word for key in [*keys, *queries] for word in (key, values[key])]
 
     def law(self, line: Sequence[str]) -> list[Known]:
-        known: dict[str, int] = {}  # keys, and the place of their last values
-        found = []
+        known: dict[str, int] = {}  # the place of each key's last value
+        law = []
         for place in range(len(line)):
             key = line[place - 1]
             if place % 2 == 0:
                 left = self.keys - len(known) if len(known) < self.pairs else self.pairs
-                found.append(Known(-math.log(left), 0))
+                law.append(Known(-math.log(left), 0))
             elif key in known:
-                found.append(Known(0.0, place - known[key]))
+                law.append(Known(0.0, place - known[key]))
                 known[key] = place
             else:
-                found.append(Known(-math.log(self.values), 0))
+                law.append(Known(-math.log(self.values), 0))
                 known[key] = place
-        return [*found, Known(0.0, 0)]
+        return [*law, Known(0.0, 0)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Topics(Source):
-    """Pólya's urn: p(w_t) = (count of w_t before + strength / words) / (t − 1 + strength) in each line anew."""
+    """Pólya's urn: p(w_t) = (count of w_t before + strength / words) / (t − 1 + strength), restarted in each line."""
 
     words: int = 200
     strength: int = 20
@@ -246,25 +246,25 @@ class Topics(Source):
     kind: ClassVar[str] = "topics"
 
     def line(self, draw: Generator) -> list[str]:
-        found: list[str] = []
-        while not found or draw.random() >= self.end:
-            old = draw.random() * (len(found) + self.strength) < len(found)
-            found.append(found[draw.integers(len(found))] if old else f"w{draw.integers(self.words)}")
-        return found
+        words: list[str] = []
+        while not words or draw.random() >= self.end:
+            old = draw.random() * (len(words) + self.strength) < len(words)
+            words.append(words[draw.integers(len(words))] if old else f"w{draw.integers(self.words)}")
+        return words
 
     def law(self, line: Sequence[str]) -> list[Known]:
         counts, last = Counter[str](), dict[str, int]()
-        found = []
+        law = []
         for place, word in enumerate(line):
             p = (counts[word] + self.strength / self.words) / (place + self.strength)
-            found.append(Known(_goes_on(self.end, place) + math.log(p), place - last.get(word, place)))
+            law.append(Known(_goes_on(self.end, place) + math.log(p), place - last.get(word, place)))
             counts[word] += 1
             last[word] = place
-        return [*found, Known(math.log(self.end), 0)]
+        return [*law, Known(math.log(self.end), 0)]
 
 
 def _goes_on(end: float, place: int) -> float:
-    """Log p that a line does not end before its word of this place; none is empty."""
+    """Return log p that a line goes on before the word at `place`; no line is empty."""
     return math.log(1 - end) if place else 0.0
 
 
@@ -279,14 +279,14 @@ def find_synthetic(name: str) -> Source:
     Raises:
         InputError: There is no such source or option, or a value is out of range.
     """
-    found = _NAME.fullmatch(name.removeprefix(PREFIX))
-    kind = SOURCES.get(found["name"]) if found else None
-    if found is None or kind is None:
+    match = _NAME.fullmatch(name.removeprefix(PREFIX))
+    kind = SOURCES.get(match["name"]) if match else None
+    if match is None or kind is None:
         raise InputError("data.corpus", name, f"no such source.{nearest(name, NAMES)}")
     types = {option.name: option.type for option in fields(kind)}
     options: dict[str, float] = {}
-    for given in filter(None, found["options"].split(",")):
-        option, _, value = given.partition("=")
+    for setting in filter(None, match["options"].split(",")):
+        option, _, value = setting.partition("=")
         if option not in types:
             raise InputError("data.corpus", name, f"{kind.kind} has no option {option}.{nearest(option, types)}")
         try:

@@ -1,4 +1,4 @@
-"""Tables of stimuli: comma- or tab-separated with a line of names, or JSON lines; read row by row, of any length."""
+"""Tables of stimuli, read row by row: CSV or TSV with a line of column names, or JSON lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spanlm.store.plain import cell, cells_line, finite, json_value, several
 Kind = Literal["csv", "tsv", "jsonl"]
 
 LONGEST_CELL = 1 << 26
-"""Characters, of which the library for CSV takes 131,072 otherwise: a cell may hold a document."""
+"""Characters of a cell, which may hold a document; the csv module's default limit is 131,072."""
 
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 _SUFFIXES: dict[str, Kind] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -32,9 +32,9 @@ class Row:
     """One row of a table.
 
     Attributes:
-        line: where it begins in the file, from 1; of the names is line 1.
-        values: by the name of the column; text, and of JSON lines whatever stands there.
-        number: of the row, from 1; blank ones do not count.
+        line: line of the file where the row begins, from 1; line 1 has the column names.
+        values: the cells by column name; strings, or any JSON value in JSON lines.
+        number: number of the row, from 1, without blank rows.
     """
 
     line: int
@@ -43,25 +43,25 @@ class Row:
 
 
 class TableError(InputError):
-    """A whole table cannot be used, not one of its rows alone."""
+    """An error of the whole table, not of one row."""
 
 
 @dataclass
 class RowNotes:
-    """Notes on rows, by place (`FILE, line N`), of `what` happens to them; if `strict`, the first is refused."""
+    """Reasons by place (`FILE, line N`) of rows that are `what`, such as left out; `strict` refuses the first."""
 
     what: str = "left out"
     strict: bool = False
     reasons: dict[str, str] = field(default_factory=dict)
 
     def add(self, place: str, why: str) -> None:
-        """Note a row; InputError: if `strict`."""
+        """Note a row; InputError if `strict`."""
         if self.strict:
             raise InputError(f"{place}: {why}")
         self.reasons[place] = why
 
     def lines(self) -> list[str]:
-        """Return a line that has their number and the first few, if there are any."""
+        """Return a line with the number of noted rows and the first few reasons; none without rows."""
         count = len(self.reasons)
         first = [" ".join(f"{place}: {why}".split()) for place, why in islice(self.reasons.items(), 3)]
         few = "; ".join(first + ["…"] * (count > 3))
@@ -69,13 +69,13 @@ class RowNotes:
 
 
 def table_kind(path: Path) -> Kind | None:
-    """Return which kind of table a file is by its name; None: of no kind."""
+    """Return the kind of table that a file's name shows; None: no table."""
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in (".gz", ".bz2")]
     return _SUFFIXES.get(suffixes[-1]) if suffixes else None
 
 
 def first_line_kind(path: Path) -> Kind | None:
-    """Return which kind of table a file is by its first line; None: none, or a pipe, which could not be read again."""
+    """Return the kind of table that a file's first line shows; None: no table, or a pipe, which is read only once."""
     if path.exists() and not path.is_file():
         return None
     with _opened(path) as file:
@@ -86,9 +86,9 @@ def first_line_kind(path: Path) -> Kind | None:
 
 
 def refuse_without_column(path: Path, kind: Kind, option: str) -> None:
-    """Refuse a table that is to be read as text, and say which columns it has and how one is named.
+    """Refuse to read a table as text; the error lists its columns and shows how to name one.
 
-    What is no table although its name says so is left to whoever reads it as text.
+    A file that is not a table after all is reported by the text reader.
     """
     try:
         values = next(read_table(path, kind, ())).values
@@ -114,11 +114,11 @@ def read_table(
     check: Callable[[Row], object] = lambda row: None,
     bad: RowNotes | None = None,
 ) -> Iterator[Row]:
-    """Read a table's rows, one after the other; decompressed if its name ends in `.gz`.
+    """Yield a table's rows; a file whose name ends in `.gz` is decompressed.
 
-    A row is `bad` if it has more or fewer cells than there are names, is no JSON object, has no text in one of the
-    columns `texts`, no text or number in one of `keys`, no column of `also`, or if `check` refuses it. By default the
-    first one is refused. What is noted there from an earlier reading is left out at once.
+    A row is `bad` if it has more or fewer cells than there are names, is not a JSON object, has no text in a column of
+    `texts`, no text or number in a column of `keys`, lacks a column of `also`, or if `check` refuses it. By default
+    the first bad row raises. Rows that `bad` has from an earlier reading are skipped.
 
     Raises:
         InputError: the file cannot be read, a table lacks a column, no row can be used, or `check` raises TableError.
@@ -176,10 +176,10 @@ def _opened(path: Path) -> Iterator[TextIO]:
 
 
 def _cells(path: Path, file: TextIO, delimiter: str) -> Iterator[tuple[int, dict[str, str] | str]]:
-    """Give the values of each row by name, or what is wrong with it, and its line."""
+    """Yield for each row its line, and its values by name or the reason why it is bad."""
     rows = _raw_rows(path, file, delimiter)
     head = [name.strip() for name in next(rows, (1, [""]))[1]]
-    if not head[-1] and path.is_file():  # of columns without a name at the end, those stay that have a value
+    if not head[-1] and path.is_file():  # unnamed columns at the end stay only if they have a value
         with _opened(path) as again:
             head = head[: max((len(_whole(cells)) for _, cells in _raw_rows(path, again, delimiter)), default=1)]
     names = [name or f"column_{number}" for number, name in enumerate(head, 1)]
@@ -193,14 +193,14 @@ def _cells(path: Path, file: TextIO, delimiter: str) -> Iterator[tuple[int, dict
 
 
 def _raw_rows(path: Path, file: TextIO, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Give the cells of each row that has some, the names first, and the line where it begins."""
+    """Yield the first line and the cells of each row that is not blank, starting with the names."""
     head = list[str]()
     first, line = file.readline(), 1
-    if "\0" in first:  # UTF-16 without a mark, maybe, whose names would not be found
+    if "\0" in first:  # perhaps UTF-16 without a byte order mark
         raise InputError(f"{path}, line 1: a NUL character; {conversion(path, first.encode(), 0)}")
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_CELL))
     try:
-        if named := re.fullmatch(r'sep=([^\r\n"])\s*', first):  # as Excel takes it
+        if named := re.fullmatch(r'sep=([^\r\n"])\s*', first):  # Excel's own header
             delimiter, first, line = named[1], file.readline(), 2
         elif delimiter == ",":
             second = file.readline()
@@ -212,7 +212,7 @@ def _raw_rows(path: Path, file: TextIO, delimiter: str) -> Iterator[tuple[int, l
             line = begin + reader.line_num
     except csv.Error as error:
         why = 'put a cell that begins with " in quotation marks as a whole, and write each " inside it twice'
-        if "expected after" not in str(error):  # the file ended before the mark of a cell
+        if "expected after" not in str(error):  # the file ended within a quoted cell
             why = f"a quotation mark is left open: {why}"
         if "limit" in str(error):
             why = f"a cell has more than {LONGEST_CELL:,} characters: score it as text, or cut it in rows"
@@ -220,9 +220,9 @@ def _raw_rows(path: Path, file: TextIO, delimiter: str) -> Iterator[tuple[int, l
 
 
 def _delimiter(names: str, row: str) -> str:
-    """Return what cuts a line of names: of several marks that which cuts the first row into as many cells, and most.
+    """Return the delimiter that cuts names and first row into equally many cells; of several, the one with most cells.
 
-    Where a comma is in numbers, spreadsheets write CSV with semicolons; R writes tabs into a file of any name.
+    In locales with decimal commas, spreadsheets write CSV with semicolons; R writes tabs into a file of any name.
     """
     unquoted = re.sub(r'"[^"]*"', "", names)
     cells = {}
@@ -235,7 +235,7 @@ def _delimiter(names: str, row: str) -> str:
 
 
 def _whole(cells: list[str], least: int = 1) -> list[str]:
-    """Leave out empty cells at the end, where spreadsheets write them, but for so many in all."""
+    """Drop the empty cells that spreadsheets write at the end of a row, down to `least` cells."""
     while len(cells) > least and not cells[-1].strip():
         cells = cells[:-1]
     return cells
@@ -257,14 +257,14 @@ _encoded = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def row_line(row: Mapping[str, object], kind: Kind) -> str:
-    """Return a row as a line of a table; in JSON lines, NaN and infinities are null."""
+    """Format a row as a line of a table; in JSON lines, NaN and infinities are null."""
     if kind == "jsonl":
         return _encoded(finite(row)) + "\n"
     return cells_line(row.values(), DELIMITERS[kind], cell)
 
 
 def repeated(values: Mapping[str, Any], kind: Kind) -> dict[str, Any]:
-    """Return what was read, to be written again: in CSV and TSV JSON's numbers keep all their digits."""
+    """Prepare values of an input row for output; in CSV and TSV, numbers from JSON keep all their digits."""
     if kind == "jsonl":
         return dict(values)
     return {name: x if isinstance(x, str) else json.dumps(x, ensure_ascii=False) for name, x in values.items()}

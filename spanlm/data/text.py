@@ -2,18 +2,18 @@ r"""Plain text files, read in pieces of bounded size.
 
 The rules, the same for every corpus:
 
-* The bytes are UTF-8 and nothing else; a byte order mark at the start is dropped. A NUL byte is refused.
+* The encoding is UTF-8; a byte order mark at the start is dropped. A NUL byte is refused.
 * A line ends at `\n`; a `\r` before it is white space. The last line may lack its `\n`.
-* Words are separated by ASCII white space only (space, `\t`, `\r`, `\v`, `\f`), as `bytes.split` does it.
+* Only ASCII white space separates words (space, `\t`, `\r`, `\v`, `\f`), as in `bytes.split`.
   U+0085, U+00A0 and U+2028 are ordinary characters, here as in the counts of `wc -w`.
-* Every line is one `<eos>` longer than its words; a blank line is a lone `<eos>`. A word `<eos>` at a line's end is
-  that `<eos>`; elsewhere it would be taken for a line's end and is refused. A word `<unk>` is the unknown word.
-* Where `Text.marks` is set, `<s>` and `</s>` are words; else they are left out where they stand around a line.
+* Every line ends in an `<eos>`; a blank line is a lone `<eos>`. A written `<eos>` at a line's end is that `<eos>`;
+  elsewhere it is refused, since it would look like a line's end. A written `<unk>` is the unknown word.
+* With `Text.marks`, `<s>` and `</s>` are words; otherwise they are left out around a line.
 * A file whose name ends in `.gz` or `.bz2` is decompressed while it is read.
 * A file of another known format (`spanlm.data.formats`) is refused, unless `Text.as_text` is set.
 
-A collection of books, such as the Children's Book Test, has title lines, whose first word is `_BOOK_TITLE_`. They
-start a document and are not part of its text (`without_titles`).
+A collection of books, such as the Children's Book Test, has title lines, whose first word is `_BOOK_TITLE_`. A title
+line starts a document and is not part of its text (`without_titles`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SPACES = (b"\n", b" ", b"\t", b"\r", b"\v", b"\f")
 _RESERVED = EOS.encode()
 _RESERVED_WORD = re.compile(rb"(?<![^ \t\n\r\v\f])" + re.escape(_RESERVED) + rb"(?![^ \t\n\r\v\f])")
 LEFT_OUT = b"\v\f"
-"""What a mark that is left out begins with: white space that no text has, so that marks can be counted."""
+"""Takes the place of each mark that is left out, to count them: white space that texts do not use."""
 _AT_END = re.compile(_RESERVED_WORD.pattern + rb"(?=[ \t\r\v\f]*\n)")
 _AROUND = re.compile(rb"(?<=\n)([ \t\r\v\f]*)<s>([ \t\r\v\f](?:[^\n]*[ \t\r\v\f])?)</s>(?=[ \t\r\v\f]*\n)")
 
@@ -57,8 +57,8 @@ class Text:
         path: The file; decompressed if its name ends in `.gz`.
         start: Offset of the first byte, counted in the decompressed text; the start of a line.
         stop: Offset after the last byte; None is the end of the file.
-        as_text: Read it whatever its format is.
-        marks: `<s>` and `</s>` around a line are words.
+        as_text: Read the file even in another known format.
+        marks: Take `<s>` and `</s>` around a line for words.
     """
 
     path: Path
@@ -69,7 +69,7 @@ class Text:
 
 
 def fingerprint(text: Text) -> str:
-    """Return the SHA-256 (hex) of the decompressed bytes; InputError: the file cannot be read, or is empty."""
+    """Return the SHA-256 (hex) of the decompressed bytes; InputError: the file cannot be read or is empty."""
     digest, empty = hashlib.sha256(), True
     for chunk in chunks(text):
         digest.update(chunk)
@@ -80,7 +80,7 @@ def fingerprint(text: Text) -> str:
 
 
 def lines_of(pieces: Iterable[bytes]) -> Iterator[str]:
-    """Give the lines of a text, without their ends, from pieces of it that end anywhere."""
+    """Yield the lines, without line ends, of a text in pieces that end anywhere."""
     line: list[bytes] = []
     for piece in pieces:
         first, *others = piece.split(b"\n")
@@ -91,14 +91,14 @@ def lines_of(pieces: Iterable[bytes]) -> Iterator[str]:
 
 
 def pieces(text: Text, fingerprint: str | None = None) -> Iterator[bytes]:
-    r"""Read the text in pieces that start and end at the edges of words.
+    r"""Yield the text in pieces that start and end at word boundaries.
 
-    Joined, the pieces are the text without its byte order mark, with white space, `LEFT_OUT` and spaces, for marks
-    that are left out, and with a `\n` at its end. A `fingerprint` is the SHA-256 that the text must have.
+    Joined, the pieces are the text without its byte order mark and with a `\n` at its end; `LEFT_OUT` and spaces
+    replace marks that are left out. A `fingerprint` is the SHA-256 that the text must have.
 
     Raises:
         InputError: The file cannot be read, or breaks a rule of this module; the message names the place.
-        RunError: The file is no longer what it was; the last piece has been given out then.
+        RunError: The file does not have the fingerprint; all pieces have been yielded by then.
     """
     digest = hashlib.sha256()
     offset, lines, marked, last = text.start, 0, 0, b"\n"
@@ -114,17 +114,17 @@ def pieces(text: Text, fingerprint: str | None = None) -> Iterator[bytes]:
             offset, lines, last = offset + len(piece), lines + piece.count(b"\n"), piece
     if not last.endswith(b"\n"):
         yield b"\n"
-    if marked and fingerprint is None:  # a corpus notes it for all its parts
+    if marked and fingerprint is None:  # a corpus notes marks once for all its splits
         _log_marks(text.path, marked)
     if fingerprint is not None and digest.hexdigest() != fingerprint:
         raise RunError(f"{text.path}: the file was changed while it was read; load it again")
 
 
 def chunks(text: Text) -> Iterator[bytes]:
-    """Read the decompressed bytes, `CHUNK_BYTES` at a time; InputError: no file, not readable, or no plain text."""
+    """Yield the decompressed bytes, `CHUNK_BYTES` at a time; InputError: not readable, or not plain text."""
     unknown = text.start == 0 and not text.as_text
     with opened(text.path) as file:
-        if text.start:  # a pipe can be read but not sought in
+        if text.start:  # a pipe cannot seek, not even to 0
             file.seek(text.start)
         left = text.stop - text.start if text.stop is not None else None
         while chunk := file.read(CHUNK_BYTES if left is None else min(CHUNK_BYTES, left)):
@@ -133,13 +133,13 @@ def chunks(text: Text) -> Iterator[bytes]:
                 unknown = False
             left = None if left is None else left - len(chunk)
             yield chunk
-            if len(chunk) < CHUNK_BYTES:  # of a terminal another end would be waited for
+            if len(chunk) < CHUNK_BYTES:  # another read would wait for a terminal's second end of file
                 break
 
 
 def without_titles(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Leave out the title lines of a text in `pieces`, and give an empty piece where each one stood."""
-    # of the line that the last piece left open: whether a first word may still come, or it is a title
+    """Drop the title lines of a text in `pieces`, and yield an empty piece in place of each."""
+    # state of the unfinished last line: its first word may still come (fresh), or it is a title (inside)
     fresh, inside = True, False
     for piece in pieces:
         at = 0
@@ -148,7 +148,7 @@ def without_titles(pieces: Iterable[bytes]) -> Iterator[bytes]:
             inside = at == 0
         if inside:
             continue
-        # the search for the word is fast, the one for the lines is not
+        # searching the word first is fast; the pattern is slow
         for line in _TITLE_LINE.finditer(piece, at) if TITLE in piece else ():
             if line.start() == 0 and not fresh:
                 continue
@@ -163,7 +163,7 @@ def without_titles(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def line_ends(text: Text) -> Iterator[NDArray[np.int64]]:
-    r"""Yield the offsets at which lines end, in blocks; the last may lack its `\n`. Errors are those of `chunks`."""
+    r"""Yield the offsets of line ends, in blocks; the last line may lack its `\n`. Raises what `chunks` raises."""
     offset, last = text.start, b"\n"
     for chunk in chunks(text):
         yield offset + 1 + np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n"))
@@ -173,7 +173,7 @@ def line_ends(text: Text) -> Iterator[NDArray[np.int64]]:
 
 
 def _cut_at_spaces(text: Text, see: Callable[[bytes], object]) -> Iterator[bytes]:
-    """Cut the text at white space, but a line with a mark, unless it is very long, at its ends."""
+    """Cut the text at white space; a line with a mark stays whole, unless it is very long."""
     offset, rest = text.start, b""
     for chunk in chunks(text):
         see(chunk)
@@ -195,28 +195,28 @@ def _cut_at_spaces(text: Text, see: Callable[[bytes], object]) -> Iterator[bytes
 
 
 def _has_marks(piece: bytes, kept: bool) -> bool:
-    # the search for letters is fast, the one for whole words is not
+    # searching a substring is fast, a pattern of whole words is slow
     return _RESERVED in piece or (not kept and b"<s>" in piece)
 
 
 def _unmarked(lines: bytes, kept: bool) -> bytes:
-    r"""Put white space in place of the marks at the ends of lines; a `\n` is before the first."""
+    r"""Replace the marks at the ends of lines by white space; `lines` begin with a `\n`."""
     lines = _AT_END.sub(LEFT_OUT + b"   ", lines)
     return lines if kept else _AROUND.sub(rb"\1" + LEFT_OUT + rb" \2    ", lines)
 
 
 def without_marks(line: str, kept: bool) -> str:
-    """Do the same in a line that is in memory, in which a line end is white space."""
+    """Replace the marks of a line in memory by white space; a line end in it is white space."""
     if isinstance(line, str) and _has_marks(packed := line.encode(errors="surrogatepass"), kept):
-        found = _unmarked(b"\n" + packed.replace(b"\n", b" ") + b"\n", kept)[1:-1]
-        if LEFT_OUT in found:
+        unmarked = _unmarked(b"\n" + packed.replace(b"\n", b" ") + b"\n", kept)[1:-1]
+        if LEFT_OUT in unmarked:
             _log_marks("the text", "some")
-            return found.decode(errors="surrogatepass")
+            return unmarked.decode(errors="surrogatepass")
     return line
 
 
 def marks_note(name: str | Path, lines: int | str) -> str:
-    """Return a note on a text of which the marks of so many lines are left out."""
+    """Return the note that the marks of so many lines of a text are left out."""
     which = f"{lines if isinstance(lines, str) else format(lines, ',')} lines with {EOS} at the end, or in <s> … </s>"
     return f"{name}: {which}: these marks are left out (data.marks=keep, in training, takes <s> and </s> for words)"
 
@@ -227,19 +227,19 @@ def _log_marks(name: str | Path, lines: int | str) -> None:
 
 
 def _check(text: Text, piece: bytes, offset: int, lines: int) -> None:
-    """Refuse a piece, read at byte `offset` after `lines` line ends, that breaks a rule of this module."""
+    """Refuse a piece that breaks a rule of this module; it begins at byte `offset`, after `lines` line ends."""
     nul = piece.find(b"\0")
     if nul >= 0:
         raise InputError(f"{text.path}: a NUL byte at byte {offset + nul}; {conversion(text.path, piece, offset)}")
     try:
         piece.decode("utf-8")
     except UnicodeDecodeError as error:
-        what = f"not UTF-8 at byte {offset + error.start} ({error.reason})"
-        raise InputError(f"{text.path}: {what}; {conversion(text.path, piece, offset)}") from error
-    if _RESERVED in piece and (found := _RESERVED_WORD.search(piece)):
-        before = Text(text.path, 0, text.start, as_text=True)  # a pipe, which could not be read again, starts at 0
+        problem = f"not UTF-8 at byte {offset + error.start} ({error.reason})"
+        raise InputError(f"{text.path}: {problem}; {conversion(text.path, piece, offset)}") from error
+    if _RESERVED in piece and (reserved := _RESERVED_WORD.search(piece)):
+        before = Text(text.path, 0, text.start, as_text=True)  # not a pipe: those start at 0
         earlier = sum(map(len, line_ends(before))) if text.start else 0
-        line = 1 + earlier + lines + piece.count(b"\n", 0, found.start())
+        line = 1 + earlier + lines + piece.count(b"\n", 0, reserved.start())
         raise InputError(
             f"{text.path}, line {line}: the word {EOS} is reserved for the end of a line; "
             "delete it or write it another way"

@@ -1,6 +1,6 @@
-"""Texts as ids: made once, kept in the cache folder, read through a memory map.
+"""Texts as ids: encoded once, kept in the cache folder, read through a memory map.
 
-Every file of the cache can be made again. Its name identifies its sources, and it ends in the SHA-256 of its content.
+Every cached file can be rebuilt. Its name is a hash of its sources, and it ends in the SHA-256 of its content.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, RunError
 from spanlm.store.files import UNFINISHED, expanded, replacing
 
-# a new number makes every cached file be built anew
+# raise it to rebuild every cached file
 FORMAT = 3
 HEADER_BYTES, DIGEST_BYTES = 256, 32
 STALE_SECONDS = 24 * 3600
 _ID, _INDEX = np.dtype("<i4"), np.dtype("<i8")
 _CHUNK_BYTES = 1 << 20
-# how many written words are remembered with what they are cut into
+# size of the cache from written words to their tokens
 _REMEMBERED = 1 << 18
 _UNKNOWN, _UNKNOWN_EQUALS = -1, -2
 _EOS = EOS.encode()
@@ -46,8 +46,8 @@ class TokenFile:
     """The tokens of one split.
 
     Attributes:
-        ids: Word ids, int32 (N,), a memory map for a corpus from files; every line ends in `<eos>`.
-        documents: Index of each document's first token, int64, increasing; the first is 0.
+        ids: Word ids, int32 (N,), memory-mapped if the corpus comes from files; every line ends in `<eos>`.
+        documents: Index of each document's first token, int64, increasing, from 0.
     """
 
     ids: Ids
@@ -58,15 +58,15 @@ class TokenFile:
 
 
 def count_words(text: Text, fingerprint: str, tokenizer: Tokenizer, documents: Documents = "none") -> dict[str, int]:
-    """Count the words of the text with this SHA-256, `<eos>` included, in order of first appearance.
+    """Count the words of a text, `<eos>` included, in order of first appearance; title lines do not count.
 
-    The counts are cached. The title lines of books are not counted.
+    `fingerprint` is the text's SHA-256, under which the counts are cached.
 
     Raises:
         InputError: The text cannot be read, breaks a rule of `spanlm.data.text` or holds no word.
         RunError: The cache folder cannot be written.
     """
-    # every other kind of documents counts the same words
+    # only title lines change the counts
     kind = ("book-title",) if documents == "book-title" else ()
     path = cached("counts", FORMAT, fingerprint, rule_of(tokenizer), *kind, *_NO_MARKS[text.marks :])
     if not is_whole(path):
@@ -74,7 +74,7 @@ def count_words(text: Text, fingerprint: str, tokenizer: Tokenizer, documents: D
         if len(written) <= 1:
             raise _no_word(text)
         counts: Counter[str] = Counter()
-        # a written word is cut the same way wherever it stands, so each is cut once for all its places
+        # a written word is cut the same way everywhere, so each is cut once
         for word, number in written.items():
             for part in cut_word(word.decode(), tokenizer):
                 counts[part] += number
@@ -87,13 +87,13 @@ def count_words(text: Text, fingerprint: str, tokenizer: Tokenizer, documents: D
 def token_file(
     text: Text, fingerprint: str, vocabulary: Vocabulary, tokenizer: Tokenizer, documents: Documents
 ) -> tuple[TokenFile, int, int]:
-    """Return the tokens of the text with this SHA-256, from the cache if it has them.
+    """Return the tokens of a text with SHA-256 `fingerprint`, from the cache if possible.
 
     Returns:
-        The tokens, how many of them are `<unk>` only because the vocabulary does not have the word, and how many lines
-        had marks that are left out.
+        The tokens; the number of tokens that are `<unk>` because the vocabulary lacks the word; the number of lines
+        with marks that are left out.
 
-    Errors are those of `count_words`.
+    Raises what `count_words` raises.
     """
     path = cached(
         "tokens", FORMAT, fingerprint, vocabulary.hash, rule_of(tokenizer), documents, *_NO_MARKS[text.marks :]
@@ -106,27 +106,27 @@ def token_file(
 
 
 def text_pieces(text: Text, fingerprint: str, documents: Documents) -> Iterable[bytes]:
-    """Read a text with this SHA-256 in pieces that end between words, an empty one in place of a book's title."""
+    """Yield a text in pieces that end between words; an empty piece replaces a book's title line."""
     whole = pieces(text, fingerprint)
     return without_titles(whole) if documents == "book-title" else whole
 
 
 def _no_word(text: Text) -> InputError:
     if text.start or text.stop is not None:
-        what = f"no word in the part of its lines from byte {text.start}, of train, valid and test"
-        return InputError(f"{text.path}: {what}; give a folder with train.txt, valid.txt and test.txt, or more text")
+        problem = f"no word in the part of its lines from byte {text.start}, of train, valid and test"
+        return InputError(f"{text.path}: {problem}; give a folder with train.txt, valid.txt and test.txt, or more text")
     return InputError(f"{text.path}: no word in it; give a text with at least one word")
 
 
 def _written_words(piece: bytes) -> list[bytes]:
-    # bytes.split knows ASCII white space only, and is the fastest way through a text
+    # bytes.split knows only ASCII white space, and is the fastest tokenizer
     return piece.replace(b"\n", b" " + _EOS + b" ").split()
 
 
 def _encoder(vocabulary: Vocabulary, tokenizer: Tokenizer) -> Callable[[bytes], Ids]:
-    """Return what gives ids to the words and line ends of a piece: negative ones to words that are unknown."""
+    """Return a function from a piece to the ids of its words and line ends; unknown words get negative ids."""
     table = {word.encode(): id for id, word in enumerate(vocabulary.words)}
-    # "=" is told from other unknown words, so that headings are found with any vocabulary
+    # "=" keeps an id of its own, to find headings with any vocabulary
     table.setdefault(b"=", _UNKNOWN_EQUALS)
     if tokenizer == "whitespace":
         return lambda piece: np.fromiter(map(table.get, _written_words(piece), repeat(_UNKNOWN)), np.int32)
@@ -139,21 +139,21 @@ def _encoder(vocabulary: Vocabulary, tokenizer: Tokenizer) -> Callable[[bytes], 
 
 
 def document_starts(documents: Documents, ends: Positions, equals: Positions, titles: Positions) -> Positions:
-    """Return the first token of each document of a text with a word, from where tokens of some kinds stand in it.
+    """Return the index of the first token of each document; the text has a word.
 
-    "blank-line": a line after blank lines is a mark. "heading": a line `= Title =` with one `=` at each end
-    is. Tables and formulas have such lines, too (WikiText-2: 31); so where the first one of the text stands
-    between blank lines, as the titles of WikiText do, only those between blank lines count. The edges of the
-    text are as good as blank lines. "book-title": what follows a title line is; those lines are not among the tokens.
+    Marks of a new document: for "blank-line", a line after blank lines; for "heading", a line `= Title =` with one `=`
+    at each end; for "book-title", the line after a title line, which is not among the tokens. Tables and formulas have
+    lines like headings, too (WikiText-2: 31). So if the first such line is between blank lines, as WikiText's titles
+    are, only lines between blank lines count. The edges of the text count as blank lines.
 
-    A mark starts a document if a word stands before it: what opens a text, blank lines included, belongs to
-    its first document.
+    A mark starts a document only after a word: blank lines and marks at the start of a text belong to its first
+    document.
 
     Args:
-        documents: What marks a document.
-        ends: The `<eos>` of each line.
-        equals: The words `=`, which frame a heading.
-        titles: What follows a title line.
+        documents: The kind of mark.
+        ends: Index of each line's `<eos>`.
+        equals: Indices of the words `=`, which frame a heading.
+        titles: Indices of the tokens after title lines.
     """
     begins = np.append(0, ends[:-1] + 1)
     blank = begins == ends
@@ -173,7 +173,7 @@ def document_starts(documents: Documents, ends: Positions, equals: Positions, ti
 
 
 def cache_folder() -> Path:
-    """Return $SPANLM_CACHE, else `~/.cache/spanlm`. The folder need not exist."""
+    """Return $SPANLM_CACHE, else `~/.cache/spanlm`; the folder may not exist yet."""
     chosen = os.environ.get(CACHE_VARIABLE)
     return expanded(chosen) if chosen else Path.home() / ".cache" / "spanlm"
 
@@ -184,11 +184,11 @@ def cached(kind: str, *parts: object) -> Path:
 
 @contextmanager
 def caching(path: Path) -> Iterator[BinaryIO]:
-    """Like `replacing`, for a file of the cache folder, which is made if need be; RunError if it cannot be written."""
+    """Like `replacing`, for a file of the cache, whose folder is created; RunError: it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        for left in path.parent.glob(f"*{UNFINISHED}"):  # of a build that was killed, if it is a day old
-            with suppress(FileNotFoundError):  # another process was faster
+        for left in path.parent.glob(f"*{UNFINISHED}"):  # a file a day old is left from a killed build
+            with suppress(FileNotFoundError):  # another process removed it first
                 if left.stat().st_mtime < time.time() - STALE_SECONDS:
                     left.unlink()
         with replacing(path) as file:
@@ -201,7 +201,7 @@ def caching(path: Path) -> Iterator[BinaryIO]:
 
 
 def is_whole(path: Path) -> bool:
-    """Return whether a file of the cache is there and has its SHA-256; log a damaged one."""
+    """Return whether a cached file exists and matches its SHA-256; log a damaged one."""
     try:
         state = path.stat()
         _check_digest(path, state.st_ino, state.st_mtime_ns, state.st_size)
@@ -215,9 +215,9 @@ def is_whole(path: Path) -> bool:
 
 @cache
 def _check_digest(path: Path, *state: int) -> None:
-    """Raise ValueError unless a file has its SHA-256. A process reads a file that stays as it is through once."""
+    """Raise ValueError unless a file matches its SHA-256; `state` keys the cache, so unchanged files are read once."""
     digest, left = hashlib.sha256(), path.stat().st_size - DIGEST_BYTES
-    with path.open("rb") as file:  # a memory map would count as memory of this process, all of it
+    with path.open("rb") as file:  # the whole of a memory map would count as this process's memory
         while chunk := file.read(min(_CHUNK_BYTES, max(left, 0))):
             digest.update(chunk)
             left -= len(chunk)
@@ -228,7 +228,7 @@ def _check_digest(path: Path, *state: int) -> None:
 def _write_tokens(
     file: BinaryIO, pieces: Iterable[bytes], vocabulary: Vocabulary, tokenizer: Tokenizer, documents: Documents
 ) -> bool:
-    """Write a JSON object padded with spaces, ids and document starts; without any word, leave off and return False."""
+    """Write a JSON header padded with spaces, ids and document starts; return False for a text without words."""
     encode, eos_id = _encoder(vocabulary, tokenizer), vocabulary.eos_id
     equals_id = vocabulary.id("=") if "=" in vocabulary else _UNKNOWN_EQUALS
     ends, equals, titles = ([np.empty(0, _INDEX)] for _ in range(3))

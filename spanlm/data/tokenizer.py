@@ -1,13 +1,13 @@
-"""How a line becomes words, and words become sentences: one rule for corpora, the command line and scoring.
+"""From lines to words and sentences: one rule for corpora, the command line and scoring.
 
-Sentences. In tokenised text (WikiText) a line is a paragraph, and a mark that ends a sentence is a word of its own, so
-a rule over words is enough. A sentence ends after `.`, `!` or `?`, with the brackets and quotes that close after it,
-where the line goes on with anything but a small letter or another mark. `"` closes where an odd number of them stand
-before it in the line. An `<eos>` is put there, so the text becomes longer: a perplexity by sentences is not comparable
-with one by lines. Lines without words are left out: their lone `<eos>` would be predicted for nothing.
+Sentences. In tokenised text (WikiText) a line is a paragraph, and a mark that ends a sentence is a separate word, so
+a rule over words is enough. A sentence ends after `.`, `!` or `?` and the brackets and quotes that close after it, if
+the line goes on with anything but a small letter or another mark. A `"` closes if an odd number of them precede it in
+the line. Each sentence gets an `<eos>`, so the text becomes longer: a perplexity by sentences is not comparable
+with one by lines. Blank lines are left out: predicting their lone `<eos>` would tell nothing.
 
 Salton et al. (2017) split WikiText-2 with NLTK's trained tokeniser; their code then ends the last sentence of each
-line, and each blank line, with two `<eos>`, the second of which is free. Neither is done here.
+line, and each blank line, with two `<eos>`, the second of which is free. This module does neither.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ MARKS, QUOTE = (".", "!", "?"), '"'
 CLOSERS = (")", "]", "'", "''", "”", "’")
 _SENTENCE_MARKS = frozenset((*MARKS, *CLOSERS, QUOTE))
 _BLOCK = 1 << 18
-# of one sentence: a quote after a bracket, or the other way round
+# closing marks of one sentence: a quote after a bracket, or a bracket after a quote
 MOST_CLOSERS = 2
 
-# tokens that no other text has
+# tokens that occur only in texts of that corpus
 _OF_PTB, _OF_WIKITEXT = {UNK, "N", "n't"}, {UNK, "@-@", "@,@", "@.@"}
 
 Flags = NDArray[np.bool_]
@@ -42,24 +42,24 @@ Positions = NDArray[np.int64]
 _SPACE = r" \t\n\r\v\f"
 _WORD = re.compile(f"[^{_SPACE}]+")
 _TOKENIZERS = get_args(Tokenizer)
-# zero-width joiners shape words of Persian and of the Indian scripts; they separate nothing
+# zero-width joiners shape words of Persian and of Indian scripts; they do not separate words
 _JOINERS = "\u200c\u200d"
 OTHER_SPACE = re.compile("[\u0085\u00a0\u1680\u2000-\u200b\u2028\u2029\u202f\u205f\u3000]")
-"""Spaces other than those of ASCII; the zero-width one parts words, too."""
+"""Spaces beyond ASCII; the zero-width space separates words, too."""
 UNSEEN = re.compile("[\u00ad\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
-"""Soft hyphens, word joiners, marks of direction and order."""
-# every combining mark of Unicode lies below this code point, or among the variation selectors above it
+"""Soft hyphens, word joiners, marks of direction and byte order."""
+# every combining mark of Unicode is below this code point, or a variation selector
 _MARKS_END = 0x20000
 
 
 def tokenize(line: str, tokenizer: Tokenizer) -> list[str]:
-    """Cut one line into words, without its end; a line end in it is white space.
+    """Cut one line into words, without an `<eos>`; a line end in it is white space.
 
-    "whitespace" separates at ASCII white space and changes nothing. "words" lower-cases, too, and splits
-    every punctuation mark and symbol off as a word of its own. It leaves whole: what has an
-    apostrophe, hyphen, full stop or comma between letters or digits (`don't`, `well-known`, `1,000`), `e.g.`
-    and its like, and `<unk>`. "straight-words" reads ’ (U+2019) as ' before, spaces other than those of ASCII, such as
-    no-break ones, as spaces, and leaves out what nobody sees, such as soft hyphens; a word of nothing else stays.
+    "whitespace" cuts at ASCII white space and changes nothing. "words" also lower-cases, and makes every punctuation
+    mark and symbol a separate word. An apostrophe, hyphen, full stop or comma between letters or digits does not cut
+    (`don't`, `well-known`, `1,000`); `<unk>` and abbreviations such as `e.g.` stay whole. "straight-words" first reads
+    ’ (U+2019) as ' and spaces beyond ASCII, such as no-break spaces, as spaces, and drops invisible characters, such as
+    soft hyphens, unless the word has no others.
 
     Raises:
         InputError: The tokenizer is unknown, or the line holds the reserved word `<eos>`.
@@ -72,20 +72,20 @@ def tokenize(line: str, tokenizer: Tokenizer) -> list[str]:
 
 
 def written_words(line: str) -> list[str]:
-    """Return what stands between ASCII white space, as it is written."""
+    """Return the strings between ASCII white space, unchanged."""
     return _WORD.findall(line)
 
 
 def written_spans(line: str) -> list[tuple[int, int]]:
-    """Return where each of `written_words` begins and ends."""
-    return [found.span() for found in _WORD.finditer(line)]
+    """Return the start and end of each of `written_words`."""
+    return [match.span() for match in _WORD.finditer(line)]
 
 
 def cut_word(word: str, tokenizer: Tokenizer) -> list[str]:
-    """Cut what stands between white space; `<eos>` stays whole."""
+    """Cut a string without white space into tokens; `<eos>` stays whole."""
     if tokenizer == "whitespace" or word == EOS:
         return [word]
-    if word.isascii() and word.isalnum():  # which most words are
+    if word.isascii() and word.isalnum():  # a short cut for most words
         return [word.lower()]
     if tokenizer == "straight-words" and not word.isascii():
         seen = UNSEEN.sub("", OTHER_SPACE.sub(" ", word.replace("’", "'")))
@@ -95,42 +95,42 @@ def cut_word(word: str, tokenizer: Tokenizer) -> list[str]:
 
 
 def as_in_corpus(words: Sequence[str], corpus: str, vocabulary: Vocabulary) -> list[list[str]]:
-    """Return the tokens of each written word of a line, as the text of "ptb" or of a "wikitext" has them.
+    """Return the tokens of each written word of a line, in the conventions of "ptb" or of a "wikitext".
 
-    A line with a token that only such a text has (and for PTB no capital but N), or whose words the vocabulary has, is
-    written so already: it stays as it is. In others the words that it has stay, but for the full stop of a sentence
+    A line is unchanged if it has a token typical of that corpus (and for PTB no capital but N), or if the vocabulary
+    has all its words. In other lines, known words stay, except one with a full stop, which may end the sentence
     (`The man was ill.`: not Illinois).
     """
     fits = corpus != "ptb" or all(word in ("N", word.lower()) for word in words)
-    own = _OF_PTB if corpus == "ptb" else _OF_WIKITEXT
-    if (fits and not own.isdisjoint(words)) or all(word in vocabulary for word in words):
+    typical = _OF_PTB if corpus == "ptb" else _OF_WIKITEXT
+    if (fits and not typical.isdisjoint(words)) or all(word in vocabulary for word in words):
         return [[word] for word in words]
-    found = []
+    tokens_by_word = []
     for word in words:
         tokens = [word]
         if word not in vocabulary or (word.endswith(".") and len(word) > 1):
             tokens = _as_ptb(word, vocabulary) if corpus == "ptb" else _as_wikitext(word, vocabulary)
-        # an abbreviation that the corpus does not have is a word and a full stop
+        # an abbreviation that the corpus lacks becomes a word and a full stop
         stops = [t[-1] == "." and t not in vocabulary and t[:-1] in vocabulary for t in tokens]
         cut = [[t[:-1], "."] if stop else [t] for t, stop in zip(tokens, stops, strict=True)]
-        found.append([t for part in cut for t in part if t != "." or "." in vocabulary])
-    return found if any(found) else [[word] for word in words]  # every line has a token
+        tokens_by_word.append([t for part in cut for t in part if t != "." or "." in vocabulary])
+    return tokens_by_word if any(tokens_by_word) else [[word] for word in words]  # every line has a token
 
 
 def _as_ptb(word: str, vocabulary: Vocabulary) -> list[str]:
-    """In small letters, `does n't`, N for numbers and %, no marks but $, # (£), & and the ' of a plural."""
+    """Cut as PTB does: small letters, `does n't`, N for numbers and %, no marks but $, # (£), & and a plural's '."""
     from spanlm.data.wikipedia.text import NUMBER, cut_word
 
-    found: list[str] = []
+    kept: list[str] = []
     for part in cut_word(word.replace("%", f" {NUMBER} ").replace("£", "#")):
-        is_quote = part == "'" and (word[0] == "'" or not found or not found[-1].endswith("s"))
+        is_quote = part == "'" and (word[0] == "'" or not kept or not kept[-1].endswith("s"))
         if any(map(str.isalnum, part)) or (part in vocabulary and not is_quote):
-            found.append(part if part == NUMBER else part.lower())
-    return found
+            kept.append(part if part == NUMBER else part.lower())
+    return kept
 
 
 def _as_wikitext(word: str, vocabulary: Vocabulary) -> list[str]:
-    """Marks apart, `well @-@ known`, `1 @,@ 000`, `3 @.@ 5`, `don 't`."""
+    """Cut as WikiText does: separate marks, `well @-@ known`, `1 @,@ 000`, `3 @.@ 5`, `don 't`."""
     from spanlm.data.wikipedia.text import ALONE, normalise
 
     parts = " ".join(ALONE.findall(normalise(word)))
@@ -140,28 +140,28 @@ def _as_wikitext(word: str, vocabulary: Vocabulary) -> list[str]:
 
 
 def rule_of(tokenizer: Tokenizer) -> str:
-    """Identify how it cuts: what a letter is differs between versions of Unicode, and so of Python."""
+    """Identify the tokenizer's rule; letters differ between versions of Unicode, and so of Python."""
     return tokenizer if tokenizer == "whitespace" else f"{tokenizer} 2, Unicode {unicodedata.unidata_version}"
 
 
 @cache
 def _pattern(plain: bool) -> re.Pattern[str]:
-    """Make the pattern of words; that of ASCII is made at once, the other looks at all of Unicode."""
+    """Compile the pattern of words; `plain`: for ASCII, which is quick, since the other scans all of Unicode."""
     letter = r"\w" if plain else rf"[\w{_JOINERS}{_combining_marks()}]"
     return re.compile(rf"{re.escape(UNK)}|(?:[^\W\d_]\.){{2,}}(?!{letter})|{letter}+(?:['’.,\-]{letter}+)*|[^{_SPACE}]")
 
 
 def _combining_marks() -> str:
-    # \w knows letters and digits but not the marks on them, which would cut words of many scripts in two
+    # \w lacks combining marks, so it alone would cut words of many scripts in two
     marks = (chr(code) for code in range(0x300, _MARKS_END) if unicodedata.category(chr(code)).startswith("M"))
     return "".join(marks) + "\U000e0100-\U000e01ef"
 
 
 def into_sentences(ids: Ids, documents: Positions, vocabulary: Vocabulary) -> tuple[Ids, Positions]:
-    """Return the same words with an `<eos>` after each sentence, and where the documents with words begin now."""
+    """Insert an `<eos>` after each sentence; return the new ids and the new starts of documents with words."""
     eos, words, line = vocabulary.eos_id, vocabulary.words, SentenceEnds(vocabulary)
     inserted = list[int]()
-    for begin in range(0, len(ids), _BLOCK):  # not all ids as Python's numbers at once
+    for begin in range(0, len(ids), _BLOCK):  # Python integers take memory: only a block at a time
         for place, id in enumerate(ids[begin : begin + _BLOCK].tolist(), begin):
             if id == eos:
                 line = SentenceEnds(vocabulary)
@@ -179,17 +179,17 @@ def into_sentences(ids: Ids, documents: Positions, vocabulary: Vocabulary) -> tu
 class SentenceEnds:
     """Finds word by word where the sentences of one line end.
 
-    A word that the vocabulary lacks is read as `<unk>`, which is no mark, and may begin a sentence.
+    A word outside the vocabulary counts as `<unk>`, which is no mark, and may begin a sentence.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self._quotes = 0
-        # since a mark, if nothing else came since
+        # closing marks since the last sentence mark; None after any other word
         self._closers: int | None = None
 
     def ends_before(self, word: str) -> bool:
-        """Read the line's next word, and say whether a sentence ended before it."""
+        """Read the line's next word; return whether a sentence ended before it."""
         if self._closers is None and word not in _SENTENCE_MARKS:  # most words
             return False
         word = word if word in self._vocabulary else UNK

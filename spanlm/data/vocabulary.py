@@ -19,12 +19,12 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """An immutable list of words; a word's id is its place in the list. `hash` is its SHA-256 (hex).
+    """An immutable list of words; a word's id is its index, `hash` the list's SHA-256 (hex).
 
     `<eos>` is the end of a line; `<unk>` stands for every word that is not listed.
 
     Raises:
-        InputError: A word is empty, has white space, is no Unicode or is listed twice; `<eos>` or `<unk>` is missing.
+        InputError: A word is empty, has white space, is not Unicode or occurs twice; `<eos>` or `<unk>` is missing.
     """
 
     words: tuple[str, ...]
@@ -63,7 +63,7 @@ class Vocabulary:
         return f"Vocabulary({len(self)} words, hash {self.hash[:12]})"
 
     def id(self, word: str) -> int:
-        """Return the id of `word`, that of `<unk>` if it is not listed."""
+        """Return the id of `word`, or the id of `<unk>` for an unknown word."""
         return self._ids.get(word, self.unk_id)
 
     def word(self, id: int) -> str:
@@ -72,15 +72,15 @@ class Vocabulary:
         return self.words[id]
 
     def encode(self, words: Iterable[str]) -> list[int]:
-        """Return the ids of `words`."""
+        """Return the ids of `words`, as `id` does."""
         return [self._ids.get(word, self.unk_id) for word in words]
 
     @classmethod
     def from_counts(cls, counts: Mapping[str, int], min_count: int = 1, max_size: int | None = None) -> Vocabulary:
-        """Choose words by how often they occur, given in order of first appearance, which is that of the ids.
+        """Choose frequent words; `counts` are in order of first appearance, which becomes the order of ids.
 
-        `<eos>` and `<unk>` always stay, at the end where the text has none. Words rarer than `min_count` are left out;
-        of at most `max_size` words, those two included, equally frequent ones stay if they were seen first.
+        Words rarer than `min_count` are left out, and at most `max_size` stay; of equally frequent words, earlier ones
+        stay. `<eos>` and `<unk>` always stay, and count for `max_size`; they come last if the text lacks them.
 
         Raises:
             InputError: `min_count` is below 1 or `max_size` below 2.
@@ -95,7 +95,7 @@ class Vocabulary:
         return cls((*(word for word in counts if word in chosen), *absent))
 
     def save(self, path: str | Path) -> None:
-        """Write `{"format": 1, "hash": ..., "words": [...]}`, whole or not at all; RunError: it cannot be written."""
+        """Write `{"format": 1, "hash": ..., "words": [...]}` atomically; RunError: the disk refuses."""
         content = {"format": FORMAT, "hash": self.hash, "words": list(self.words)}
         try:
             with replacing(Path(path)) as file:
@@ -105,15 +105,15 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str | Path) -> Vocabulary:
-        """Read what `save` wrote; InputError: it is missing or damaged, or its hash does not match its words."""
+        """Read a file of `save`; InputError: it is missing or damaged, or its hash does not match its words."""
         try:
             content = json.loads(regular(Path(path), 2**28).read_text("utf-8"))
             vocabulary = cls(tuple(content["words"]))
         except OSError as error:
             raise InputError(f"{path}: cannot read the vocabulary ({error.strerror})") from error
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            what = 'not a vocabulary, which is a JSON object with a list of words under "words"'
-            raise InputError(f"{path}: {what} ({error})") from error
+            problem = 'not a vocabulary, which is a JSON object with a list of words under "words"'
+            raise InputError(f"{path}: {problem} ({error})") from error
         require(content.get("format") == FORMAT, f"{path}: format", content.get("format"), f"{FORMAT}")
         if content.get("hash") != vocabulary.hash:
             raise InputError(

@@ -1,4 +1,4 @@
-"""Parameter counts of models, and the hidden size for a budget of parameters."""
+"""Parameter counts, and the hidden size that meets a budget of parameters."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ LARGEST_HIDDEN_SIZE = 2**16
 class ParameterCount:
     """Trainable parameters as Daniluk et al. (2017) count them."""
 
-    total: int  # θ_{W+M}, all of them; a tied matrix once
+    total: int  # θ_{W+M}, all parameters; a tied matrix counts once
     model: int  # θ_M, without the word representations (the input embedding)
-    state: int = field(default=0, compare=False)  # bytes of the state of so many streams
+    state: int = field(default=0, compare=False)  # bytes of the streams' state
 
 
 def count_parameters(model: NextWordModel) -> ParameterCount:
     total = sum(p.numel() for p in model.parameters() if p.requires_grad)
     words = sum(m.embedding.weight.numel() for m in model.modules() if isinstance(m, LanguageModel))
-    found: Any = getattr(model, "get_input_embeddings", None)  # of a model of Hugging Face
-    words = words if found is None else found().weight.numel()
+    input_embedding: Any = getattr(model, "get_input_embeddings", None)  # only Hugging Face models have it
+    words = words if input_embedding is None else input_embedding().weight.numel()
     return ParameterCount(total, total - words)
 
 
 class _Unfilled(TorchFunctionMode):
-    """Draws no weights: on the meta device torch's `normal_` first loads its compiler, for over a second."""
+    """Skips drawing weights: on the meta device, torch's `normal_` would load its compiler, which takes a second."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
@@ -49,15 +49,15 @@ class _Unfilled(TorchFunctionMode):
 
 
 def count_configured(config: ModelConfig, vocabulary_size: int, streams: int = 0) -> ParameterCount:
-    """Count the parameters of a configuration without making weights or states."""
+    """Count the parameters of a configuration without allocating weights or states."""
     layers: int = getattr(config.encoder, "layers", 1)
-    if layers > 3:  # each but the first and the last adds the same: a billion need not be made
+    if layers > 3:  # all layers but the first and the last are equal, so a billion need not be built
         fewer = [replace(config, encoder=replace(cast(Any, config.encoder), layers=n)) for n in (2, 3)]
-        counts = (astuple(count_configured(one, vocabulary_size, streams)) for one in fewer)
+        counts = (astuple(count_configured(shallow, vocabulary_size, streams)) for shallow in fewer)
         return ParameterCount(*(a + (layers - 2) * (b - a) for a, b in zip(*counts, strict=True)))
     with torch.device("meta"), _Unfilled():
         model = LanguageModel(config, vocabulary_size)
-        # a state put together of several loads torch's compiler, too
+        # joining states on the meta device would load torch's compiler, too
         state = model.init_state(streams).flat().values() if streams else ()
     return replace(count_parameters(model), state=sum(x.nbytes for x in state))
 
@@ -69,10 +69,10 @@ def lstm_budget(hidden_size: int, like: ModelConfig, vocabulary_size: int) -> in
 
 
 def match_parameters(config: ModelConfig, vocabulary_size: int, budget: int) -> ModelConfig:
-    """Choose the encoder's output size whose θ_M is nearest to `budget`, divisible as the memory needs.
+    """Choose the encoder's output size, divisible by the memory's parts, whose θ_M is nearest to `budget`.
 
     Raises:
-        InputError: a head whose width is not free, as a tied softmax's, or a budget that no size meets.
+        InputError: a head of fixed width, such as a tied softmax, or a budget that no size meets.
     """
     if config.head.binds_width:
         raise InputError(

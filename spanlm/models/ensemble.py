@@ -1,7 +1,7 @@
 """Several language models as one.
 
-With p_m the models' distributions over the next word and weights w_m >= 0, Σ_m w_m = 1, it is the linear mixture, an
-average of probabilities, computed in log space:
+With the models' distributions p_m over the next word and weights w_m >= 0, Σ_m w_m = 1, the ensemble averages
+probabilities, in log space:
 
     p(v) = Σ_m w_m p_m(v)
 """
@@ -22,9 +22,9 @@ from spanlm.models.interfaces import Head, LMState, NextWordModel, Readout, Scor
 
 
 class Ensemble(NextWordModel):
-    """Several models that predict together. The state joins theirs: tensor `name` of member m is `m.name`.
+    """Several models that predict together. The state has the members' tensors: `name` of member m is `m.name`.
 
-    The members are not copied; their weights are scaled to sum to 1, and equal for None.
+    The members are not copied. Weights are scaled to sum to 1; None: equal weights.
 
     Raises:
         InputError: no member, vocabularies of different sizes, or weights out of range.
@@ -62,7 +62,7 @@ class Ensemble(NextWordModel):
 
 @dataclass(frozen=True)
 class EnsembleReadout(Readout):
-    """The readouts of the `members`; `features` are theirs, side by side."""
+    """The readouts of the `members`; `features` concatenates their features."""
 
     members: tuple[Readout, ...] = ()
 
@@ -75,7 +75,7 @@ class EnsembleHead(Head):
 
     def __init__(self, heads: Sequence[Head], weights: Sequence[float]) -> None:
         super().__init__()
-        self._heads = tuple(heads)  # no modules of this one: they are their models'
+        self._heads = tuple(heads)  # a tuple, not submodules: the heads belong to their models
         self.weights = tuple(weights)
 
     def score(self, readout: Readout, targets: Tensor) -> Scores:
@@ -83,28 +83,28 @@ class EnsembleHead(Head):
 
     def log_probs(self, readout: Readout) -> Tensor:
         heads = zip(self._heads, self.weights, _members(readout), strict=True)
-        # one at a time: each is added to the sum before the next is computed
-        each = ((head.log_probs(member), weight) for head, weight, member in heads if weight > 0)
-        return functools.reduce(torch.logaddexp, (log_p + math.log(weight) for log_p, weight in each))
+        # one at a time, so that two distributions (T, B, V) are in memory, not M
+        terms = ((head.log_probs(member), weight) for head, weight, member in heads if weight > 0)
+        return functools.reduce(torch.logaddexp, (log_p + math.log(weight) for log_p, weight in terms))
 
     def each(self, readout: Readout, targets: Tensor) -> Tensor:
-        """Every member's own log p(target), (M, T, B)."""
+        """Every member's log p(target), (M, T, B)."""
         pairs = zip(self._heads, _members(readout), strict=True)
         return torch.stack([head.log_prob(member, targets) for head, member in pairs])
 
     def each_and_all(self, readout: Readout, targets: Tensor) -> Tensor:
-        """Every member's own log p(target) and, last, that of all together, (M + 1, T, B); each is computed once."""
-        each = self.each(readout, targets)
-        weighted = [log_p + math.log(w) for log_p, w in zip(each, self.weights, strict=True) if w > 0]
-        return torch.cat([each, torch.stack(weighted).logsumexp(0, keepdim=True)])
+        """Every member's log p(target) and, last, the ensemble's, (M + 1, T, B)."""
+        log_ps = self.each(readout, targets)
+        weighted = [log_p + math.log(w) for log_p, w in zip(log_ps, self.weights, strict=True) if w > 0]
+        return torch.cat([log_ps, torch.stack(weighted).logsumexp(0, keepdim=True)])
 
 
 def normalised(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:
-    """Scale weights to sum to 1; None: equal ones. Refuses too few or many, negative ones, and a sum of 0."""
+    """Scale `count` weights to sum to 1; None: equal weights. InputError: another number, or a weight out of range."""
     if weights is None:
         return (1 / count,) * count
     try:
-        weights = [math.fsum([weight]) for weight in weights]  # which takes no string for a number, as float does
+        weights = [math.fsum([weight]) for weight in weights]  # unlike float, fsum refuses strings
     except TypeError:
         raise InputError("weights", weights, f"must be {count} numbers") from None
     shown = " ".join(f"{weight:g}" for weight in weights)
@@ -129,5 +129,5 @@ def _part(state: LMState, number: int) -> LMState:
 
 
 def _members(readout: Readout) -> tuple[Readout, ...]:
-    assert isinstance(readout, EnsembleReadout)  # an ensemble's head reads what its models hand over
+    assert isinstance(readout, EnsembleReadout)  # an ensemble's head reads only its ensemble's readouts
     return readout.members

@@ -45,7 +45,7 @@ class LMState:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes its tensors have."""
+        """Bytes of all tensors."""
         return sum(x.nbytes for x in self.flat().values())
 
     @staticmethod
@@ -76,10 +76,10 @@ class LMState:
     def reset(self, streams: Tensor, initial: LMState) -> LMState:
         """Put the streams marked in `streams` (B,) back to `initial`; the others stay as they are.
 
-        Where all are marked this is `initial` itself. A tensor that grows with what is remembered has fewer slots in
-        `initial`: the older slots of the streams that are put back get zeros.
+        If all are marked, the result is `initial` itself. A growing memory has fewer slots in `initial`: in the marked
+        streams the additional, older slots get zeros.
         """
-        # to look at a GPU's tensor would wait for it: batchers leave `reset` on the CPU
+        # reading a GPU's tensor would wait for the device: batchers leave `reset` on the CPU
         if streams.device.type == "cpu" and bool(streams.all()):
             return initial
         fresh = initial.flat()
@@ -96,8 +96,8 @@ class LMState:
         flat = [state.flat() for state in states]
         joined = {}
         for name in flat[0]:
-            longest = max(len(one[name]) for one in flat)
-            joined[name] = torch.cat([_lengthened(one[name], longest) for one in flat], 1)
+            longest = max(len(tensors[name]) for tensors in flat)
+            joined[name] = torch.cat([_lengthened(tensors[name], longest) for tensors in flat], 1)
         return LMState.from_flat(joined)
 
 
@@ -108,7 +108,7 @@ def _lengthened(tensor: Tensor, slots: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Init:
-    """How weights start: uniform in plus or minus a range."""
+    """Initial weights: uniform in plus or minus a range."""
 
     weights: float
     biases: float  # 0: they start at zero
@@ -120,41 +120,41 @@ class Init:
         return tensor.uniform_(-limit, limit)
 
     def start_all(self, room: nn.Module) -> None:
-        """Draw every parameter of a room, in place, in the order in which they were made."""
+        """Draw every parameter of a room, in place, in the order of creation."""
         for name, parameter in room.named_parameters():
             self.start(parameter, bias=name.rsplit(".", 1)[-1].startswith("bias"))
 
 
 @dataclass(frozen=True)
 class Attention:
-    """Where a memory looked from every step: at L slots, of which each stands for a step or ends with one.
+    """The attention of every step over L slots, each of which is a step or ends with one.
 
-    Column j is lag (L − 1 − j) · stride + nearest_lag: how many steps back its slot ends. The weights (T, B, L), oldest
-    first, are `given`, or how to compute them where the features do not need them.
+    Column j is lag (L − 1 − j) · stride + nearest_lag: how many steps back its slot ends. `given` has the weights
+    (T, B, L), oldest first, or a function that computes them, if the features do not need them.
     """
 
     given: Tensor | Callable[[], Tensor]
     nearest_lag: int = 1  # of the last column: 1 is the step before, 0 the current one
-    stride: int = 1  # how many steps lie between the ends of two neighbouring slots
-    reach: int = 0  # how many steps before its last one a stream must have read for a slot to exist
+    stride: int = 1  # steps between the ends of two neighbouring slots
+    reach: int = 0  # steps that a stream must have read before a slot's last step for the slot to exist
 
     @property
     def weights(self) -> Tensor:
         """(T, B, L). A row sums to 1, or to 0 while the memory is empty.
 
-        What is missing lies on a slot that is no step (the pointer's sentinel).
+        If a row sums to less than 1, the rest is on a slot that is not a time step (the pointer's sentinel).
         """
         return self.given() if callable(self.given) else self.given
 
     def by_lag(self) -> Tensor:
-        """(T, B, L · stride): a column for every lag, zero at those where no slot ends."""
+        """(T, B, L · stride): a column for every lag, zero at lags where no slot ends."""
         weights = self.weights
         spread = weights.new_zeros(*weights.shape, self.stride)
         spread[..., -1] = weights
         return spread.flatten(-2)
 
     def slots(self, read: Tensor, most: int) -> Tensor:
-        """How many of `most` slots exist at steps before which `read` (T, B) steps were read."""
+        """Number of slots, at most `most`, that exist at steps before which the stream has read `read` (T, B) steps."""
         return ((read - self.reach - self.nearest_lag) // self.stride + 1).clamp(0, most)
 
 
@@ -163,13 +163,13 @@ class Scores:
     """A head's scores of target words."""
 
     log_prob: Tensor  # log p(target), (T, B), float32 or float64
-    extra_loss: Tensor | float = 0.0  # what training adds to −log p(target) of each step, (T, B); or 0.0
+    extra_loss: Tensor | float = 0.0  # training adds it to −log p(target) of each step, (T, B); or 0.0
     metrics: Mapping[str, Tensor] = field(default_factory=dict)
-    """More numbers of each step, (T, B), without a graph, to be summed over the predicted words."""
+    """Other numbers of each step, (T, B), without a graph, to be summed over the predicted words."""
 
 
 def metric_sums(metrics: Mapping[str, Tensor], mask: Tensor) -> Tensor:
-    """Sum each metric (T, B) over the places of `mask`, (n,) float64; costs no wait for the device."""
+    """Sum each metric (T, B) over the places of `mask`, (n,) float64, without waiting for the device."""
     if not metrics:
         return torch.zeros(0, dtype=torch.float64, device=mask.device)
     return torch.stack(list(metrics.values())).where(mask, 0).sum((1, 2), dtype=torch.float64)
@@ -177,11 +177,11 @@ def metric_sums(metrics: Mapping[str, Tensor], mask: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Parts:
-    """Predictions of which a mixture is made, as another distribution beside the head's makes two.
+    """The predictions in a mixture: the head's own and another one.
 
-    `log_probs` of all words, (T, B, V), by the names of the parts, and last of the mixture. What is beside the head's
-    own is only `there` (T, B) at some steps; `preference` (T, B) is the gate's for it, `share` (T, B) what it has of
-    the mixture.
+    `log_probs` has the log p of all words, (T, B, V), by name of the prediction; the mixture comes last. The other
+    prediction exists where `there` (T, B); the gate prefers it by `preference` (T, B), and its weight in the mixture
+    is `share` (T, B).
     """
 
     log_probs: Mapping[str, Tensor]
@@ -191,19 +191,19 @@ class Parts:
 
 
 class Mixture(Protocol):
-    """Another distribution, with which a head mixes its own."""
+    """Another distribution, which a head mixes with its own."""
 
     def score(self, head: MixingHead, features: Tensor, targets: Tensor) -> Scores:
-        """Score targets (T, B): the mixture of what the head predicts from `features` (T, B, D) and this."""
+        """Score targets (T, B) by the mixture of this and the head's prediction from `features` (T, B, D)."""
 
     def score_twice(self, head: MixingHead, features: Tensor, targets: Tensor) -> tuple[Scores, Scores]:
-        """Score targets as `score` does, and as in training, where that is another: the head is asked once."""
+        """Score targets as `score` does, and as in training, with a single call of the head."""
 
     def log_probs(self, head: MixingHead, features: Tensor) -> Tensor:
         """Log p of every word, (T, B, V)."""
 
     def parts(self, head: MixingHead, features: Tensor) -> Parts | None:
-        """What each prediction alone gives all words; None: it is shown as one."""
+        """Return the separate predictions; None: reports show only the mixture."""
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Mixture:
         """Apply `function` to every tensor."""
@@ -213,19 +213,19 @@ class Mixture(Protocol):
 class Readout:
     """The output of a memory, which the head reads."""
 
-    features: Tensor  # (T, B, D), what the next word is predicted from
-    attention: Attention | None = None  # where the memory looked
-    mixture: Mixture | None = None  # what the head is to mix with its own distribution
-    hidden: Tensor | None = None  # (T, B, H), what the encoder gave, before any dropout, which penalties ask for
+    features: Tensor  # (T, B, D), the head predicts the next word from them
+    attention: Attention | None = None  # the memory's attention
+    mixture: Mixture | None = None  # the distribution that the head mixes with its own
+    hidden: Tensor | None = None  # (T, B, H), the encoder's output before any dropout, for penalties
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Self:
-        """Apply `function` to all that a head reads, and leave out the rest."""
+        """Apply `function` to the tensors that a head reads, and drop the others."""
         mixture = None if self.mixture is None else self.mixture.map(function)
         return replace(self, features=function(self.features), attention=None, mixture=mixture, hidden=None)
 
 
 class Encoder(nn.Module, ABC):
-    """Reads words: x (T, B, E) and a state give h (T, B, H) and the state after the last step."""
+    """Reads words: from x (T, B, E) and a state to h (T, B, H) and the state after the last step."""
 
     output_size: int
 
@@ -244,39 +244,39 @@ class MemoryConfig:
 
     kind: str = option("which memory")
     drops_output: ClassVar[bool] = False
-    """Whether it has a dropout of its own in place of `model.output_dropout`."""
+    """Whether the memory's own dropout replaces `model.output_dropout`."""
     mixes: ClassVar[bool] = False
-    """Whether it predicts, too, so that its readouts have a mixture."""
+    """Whether the memory predicts words itself, so that its readouts have a mixture."""
     paper: ClassVar[str] = ""
-    """Where it was published, as one cites it."""
+    """Citation of the paper, such as `Tran et al., 2016`."""
 
     @property
     def mixing(self) -> str:
-        """How the head's equation goes into that of a mixture: what is written before it."""
+        """Equation of the mixture, which reports print before the head's equation."""
         return ""
 
     @property
     def equation(self) -> str:
-        """How it reads the past, in a line for people, with the number in its paper."""
+        """Equation of the memory in one line for people, with its number in the paper."""
         return ""
 
     @property
     def parts(self) -> int:
-        """The number of equal parts that the encoder's output is split into."""
+        """Number of equal parts into which the encoder's output is split."""
         return 1
 
     @property
     def slots(self) -> int | None:
-        """How many slots it attends to at most; 0: it does not attend, None: no limit, and its state grows."""
+        """Largest number of slots to attend to; 0: no attention; None: no limit, so that the state grows."""
         return 0
 
     def nearest(self, slots: int) -> Self:
-        """Return the same with so many slots, the nearest; only if it attends, by default by a field `window`."""
+        """Return the configuration with only the `slots` nearest slots, by default with `window=slots`."""
         window: dict[str, Any] = {"window": slots}
         return replace(self, **window)
 
     def part_size(self, hidden_size: int, field: str) -> int:
-        """Return the size of a part; refuse a `hidden_size` that their number, the option `field`, does not divide."""
+        """Return the size of a part; InputError about the option `field`: `parts` does not divide `hidden_size`."""
         if hidden_size % self.parts:
             below = hidden_size // self.parts * self.parts
             use = f"{below} or {below + self.parts}" if below else self.parts
@@ -299,7 +299,7 @@ class Memory(nn.Module, ABC):
 
     readout_size: int
     gate_temperature: float | None = None
-    """T of a gate in evaluation that has another one in training; None: there is no such gate."""
+    """Temperature of the gate in evaluation; None: no gate with a temperature."""
 
     @abstractmethod
     def init_state(self, batch_size: int) -> Tensors:
@@ -310,7 +310,7 @@ class Memory(nn.Module, ABC):
         """Look back from every step of h (T, B, H); `tokens` (T, B) are the words the encoder read at these steps."""
 
     def equalise(self) -> None:
-        """From now on give all slots of a step equal weights; only if it attends."""
+        """From now on, give all slots of a step equal weights; only for memories that attend."""
         raise NotImplementedError
 
 
@@ -339,7 +339,7 @@ class MixingHead(Head):
 
     @abstractmethod
     def own_log_prob(self, features: Tensor, targets: Tensor, *, mixed: bool = False) -> Tensor:
-        """Log p(target), (T, B), of features (T, B, D); `mixed`: each word will have a gradient of its own (speed)."""
+        """Log p(target), (T, B), of features (T, B, D); `mixed`, for speed: words will get different gradients."""
 
     @abstractmethod
     def own_log_probs(self, features: Tensor) -> Tensor:
@@ -366,7 +366,7 @@ class NextWordModel(nn.Module, ABC):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are, or the buffers of a model without, and what is read must be."""
+        """Device of the weights, or of the buffers of a model without weights; inputs must be there."""
         return next(chain(self.parameters(), self.buffers())).device
 
     @abstractmethod

@@ -1,13 +1,13 @@
-"""What is computed by other means on some processors, because it is faster there: products, and LSTM layers.
+"""Faster kernels for some processors: matrix products and LSTM layers.
 
-`SPANLM_KERNELS=0` in the environment is plain torch everywhere. The choice depends on the processor's maker, on sizes
-and on the number of threads, never on timing, so that a machine gives the same numbers every time (results/speed.md).
+`SPANLM_KERNELS=0` in the environment selects plain torch everywhere. The choice of a kernel depends on the processor's
+maker, on sizes and on the number of threads, never on timing, so that a machine always gives the same numbers
+(results/speed.md).
 
-torch multiplies float32 matrices with MKL, which is slower on AMD's processors than its other library, oneDNN. The
-operators that reach it, `mkldnn._linear_pointwise` and `mkldnn._reorder_linear_weight` (torch 2.11), are private and
-have no gradients: these are written here, and where an operator is missing torch's own product takes its place. An LSTM
-layer of torch puts its weights in an order of its own at every call; a loop over steps is faster where that is much of
-the work.
+torch multiplies float32 matrices with MKL, which is slower on AMD's processors than torch's other library, oneDNN. The
+operators of oneDNN, `mkldnn._linear_pointwise` and `mkldnn._reorder_linear_weight` (torch 2.11), are private and have
+no gradients: the gradients are here, and torch's own product replaces a missing operator. torch's LSTM layer reorders
+its weights at every call; a loop over steps is faster where that is much of the work.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from spanlm.models.ops.precision import without_autocast
 from spanlm.store.machine import processor_fields
 
 KERNELS = os.environ.get("SPANLM_KERNELS", "1") != "0"
-"""Whether anything but plain torch is used."""
+"""Whether to use anything but plain torch."""
 
 LEAST_PRODUCTS = 2**20
-"""Multiplications of a product below which the call of the kernel costs more than it saves."""
+"""Multiplications in a product below which a call of the kernel costs more than it saves."""
 
 
 class _Linear(torch.autograd.Function):
@@ -57,13 +57,13 @@ class _Linear(torch.autograd.Function):
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if not (weight.is_contiguous() or weight.t().is_contiguous()):
-        weight = weight.contiguous()  # the kernel has nothing but plain loops for gaps between rows
+        weight = weight.contiguous()  # the kernel is slow for gaps between rows
     return _kernel(x, weight, bias)
 
 
 def _kernel(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if bias is not None:
-        bias = bias.contiguous()  # whose stride the kernel does not look at
+        bias = bias.contiguous()  # the kernel ignores the bias's stride
     result: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
     return result
 
@@ -98,7 +98,7 @@ def _faster(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> bool:
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return x Wᵀ + b of x (N, D), W (D', D) and b (D',), for gradients that are written by hand: it has none."""
+    """Return x Wᵀ + b of x (N, D), W (D', D) and b (D',), without gradients, for use in hand-written ones."""
     if _faster(x, weight, bias):
         return _product(x, weight, bias)
     return torch.mm(x, weight.t()) if bias is None else torch.addmm(bias, x, weight.t())
@@ -112,9 +112,9 @@ def crossed(large: Tensor, small: Tensor) -> Tensor:
 
 
 def prepared(weight: Tensor, pays: bool) -> Callable[..., Tensor]:
-    """Return `product` of this W (D', D), which may be a transpose; like it, without gradients.
+    """Return the function `product` of this W (D', D), which may be a transpose; without gradients.
 
-    oneDNN reads W in an order of its own. If it `pays`, a copy in that order is made once, which does not follow W.
+    oneDNN reads W in its own order. With `pays`, W is copied in that order once; later changes of W have no effect.
     """
     if not (pays and _can_be_ordered(weight)):
         return lambda x, bias=None: product(x, weight, bias)
@@ -125,13 +125,13 @@ def prepared(weight: Tensor, pays: bool) -> Callable[..., Tensor]:
 def _can_be_ordered(weight: Tensor) -> bool:
     if not KERNELS or weight.device.type != "cpu" or weight.numel() * 32 < LEAST_PRODUCTS or not _has_kernel():
         return False
-    if weight.dtype == torch.bfloat16:  # elsewhere nothing was measured
+    if weight.dtype == torch.bfloat16:  # not measured on other processors
         return torch.backends.cpu.get_cpu_capability().startswith("AVX512")
     return weight.dtype == torch.float32 and _library_is_slower()
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Compute x Wᵀ + b of x (…, D), W (D', D) and b (D',), but for rounding as torch does; first derivatives only."""
+    """Return x Wᵀ + b of x (…, D), W (D', D) and b (D',), equal to torch's up to rounding; first derivatives only."""
     if x.dim() > 1 and weight.dim() == 2 and _faster(x, weight, bias):
         return _linear(x, weight, bias)
     return functional.linear(x, weight, bias)
@@ -140,34 +140,34 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 # --- LSTM layers ---
 
 LOOP_FROM = {1: 490, 2: 640}
-"""Threads, and from how many units on the loop trains a layer faster than the library's kernel, in bfloat16."""
+"""By threads: the number of units from which the loop trains a layer faster than torch's kernel, in bfloat16."""
 
 FEW, FEW_FROM = 10, 480
-"""Steps times streams of a segment, and from how many units on the loop is then faster in float32, too."""
+"""For at most `FEW` steps · streams, the loop is also faster in float32, from `FEW_FROM` units on."""
 
 STREAMS = 16
-"""Streams of a single step that the library's cell reads faster than its kernel."""
+"""Most streams of a single step that torch's LSTM cell reads faster than its kernel."""
 
 
 def one_step_of_few(x: Tensor) -> bool:
-    """Whether the library's LSTM cell reads x (T, B, E) faster than its kernel, as when text is drawn word by word.
+    """Whether torch's LSTM cell reads x (T, B, E) faster than its kernel, as in sampling word by word.
 
-    At every call the kernel puts the weights in an order of its own, which costs the less the more streams there are.
+    The kernel reorders the weights at every call, which matters less with more streams.
     """
     few = KERNELS and len(x) == 1 and x.shape[1] <= STREAMS
     return few and x.device.type == "cpu" and not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
 
 
 def square_units(input_size: int, hidden_size: int) -> float:
-    """Return √(H · max(E, H)), by which layers E → H are compared with `LOOP_FROM` and `FEW_FROM`."""
+    """Return √(H · max(E, H)), the size of a layer E → H to compare with `LOOP_FROM` and `FEW_FROM`."""
     return math.sqrt(hidden_size * max(input_size, hidden_size))
 
 
 def loop_is_faster(units: float, x: Tensor) -> bool:
-    """Whether `lstm_layer` reads x (T, B, E) and learns faster than the library's kernel (results/speed.md).
+    """Whether `lstm_layer` reads x (T, B, E) and learns faster than torch's kernel (results/speed.md).
 
-    On a CPU alone: long segments in bfloat16, and those of a few words, as in dynamic evaluation, in float32, too. Of
-    more than two threads nothing is known: the kernel stays.
+    Only on a CPU: for long segments in bfloat16, and for a few words, as in dynamic evaluation, also in float32. More
+    than two threads were not measured: torch's kernel stays.
     """
     if not KERNELS or x.device.type != "cpu" or not torch.is_grad_enabled():
         return False

@@ -22,24 +22,24 @@ class ModelConfig:
 
     embedding_size: int = option("E, the paper's w", default=300, limit=at_least(1))
     embedding_dropout: float = option(
-        "of whole words: each word type is in or out for a segment of a stream", default=0.0, limit=RATE
+        "dropout of whole words: each word type is kept or dropped for a segment of a stream", default=0.0, limit=RATE
     )
     shared_words: bool = option(
-        "embedding_dropout makes one draw for all streams, as in AWD-LSTM, not one a stream", default=False
+        "embedding_dropout draws once for all streams, as in AWD-LSTM, not for each stream", default=False
     )
     input_noise: float = option(
         "standard deviation of noise on the embedded words, after embedding_dropout, in training",
         default=0.0,
         limit=NOT_NEGATIVE,
     )
-    input_dropout: float = option("on the embedded words", default=0.0, limit=RATE)
-    output_dropout: float = option("on what the head reads", default=0.0, limit=RATE)
+    input_dropout: float = option("dropout on the embedded words", default=0.0, limit=RATE)
+    output_dropout: float = option("dropout on the head's input", default=0.0, limit=RATE)
     locked_dropout: bool = option(
-        "input_dropout and output_dropout draw one mask for all steps of a segment, not one a step", default=False
+        "input_dropout and output_dropout draw one mask for all steps of a segment, not for each step", default=False
     )
     init_range: float = option("weights start uniform in plus or minus this", default=0.1, limit=POSITIVE)
     bias_range: float | None = option(
-        "biases likewise, but for the forget gate's (model.encoder.forget_bias); null: as init_range",
+        "the same for biases, except the forget gate's (model.encoder.forget_bias); null: init_range",
         default=None,
         limit=NOT_NEGATIVE,
     )
@@ -65,7 +65,7 @@ class ModelConfig:
 
 
 class LanguageModel(NextWordModel):
-    """A recurrent language model that may look back; `config` is what it is built of.
+    """A recurrent language model that may look back, built from its `config`.
 
     Raises:
         InputError: sizes of the rooms that do not fit each other.
@@ -102,9 +102,9 @@ class LanguageModel(NextWordModel):
 def word_dropout(
     x: Tensor, tokens: Tensor, vocabulary_size: int, rate: float, training: bool, *, shared: bool = False
 ) -> Tensor:
-    """Drop whole words of x (T, B, E), the vectors of `tokens` (T, B): a word type is in or out for the segment.
+    """Drop whole words of x (T, B, E), the vectors of `tokens` (T, B): a word type is kept or dropped for a segment.
 
-    Every stream has its own draw, as each of Gal's sequences has; or all share one, as in AWD-LSTM.
+    Each stream has its own draw, as in Gal & Ghahramani (2016); with `shared` all have the same, as in AWD-LSTM.
     """
     if not training or not rate:
         return x
@@ -114,13 +114,13 @@ def word_dropout(
 
 
 def gaussian_noise(x: Tensor, deviation: float, training: bool) -> Tensor:
-    """Add to every number of x one from N(0, deviation²), as the public code of Wang et al. (2019) does."""
+    """Add noise from N(0, deviation²) to every number of x, as the public code of Wang et al. (2019) does."""
     if not training or not deviation:
         return x
     return x + drawn(lambda shape: torch.randn_like(x.new_empty(shape)), x.shape, 1) * deviation
 
 
 def to_be_filled(config: ModelConfig, vocabulary_size: int) -> LanguageModel:
-    """Make a model that gets its weights from elsewhere: what it draws at first leaves torch's generator as it was."""
+    """Build a model whose weights will be loaded; its initial draws leave torch's generator unchanged."""
     with torch.random.fork_rng(devices=[]):
         return LanguageModel(config, vocabulary_size)

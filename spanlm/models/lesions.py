@@ -1,15 +1,15 @@
-"""Lesions of memory: what a trained model predicts once its attention is taken away, as a whole or in part.
+"""Lesions of memory: predictions of a trained model without its attention, or with a part of it.
 
     uniform     equal weights on the slots that exist
     none        at every step the memory of a stream that has read nothing
     window=K    the nearest K slots alone, with a softmax over them
 
-A slot is what a weight stands on: an output, a word or, of a span buffer, a span. Of a memory whose window holds the
-current word, that word is left by `none`, and is the first of K. A pointer's sentinel is no slot, and keeps its share
-under `uniform`.
+Each attention weight belongs to a slot: an output, a word or, in a span buffer, a span. If a memory's window contains
+the current word, `none` leaves that word, and it is the first of K. A pointer's sentinel is not a slot, and keeps its
+share under `uniform`.
 
-Equal weights are those of scores that are all zero; a narrower window is another configuration of the same weights; and
-a memory is empty where every step is a stream of its own.
+`uniform` sets all scores to zero; `window=K` loads the same weights with a narrower window; `none` reads every step as
+a new stream.
 """
 
 from __future__ import annotations
@@ -26,56 +26,56 @@ from spanlm.models.language_model import LanguageModel, to_be_filled
 _WINDOW = re.compile(r"window=([1-9]\d*)", re.ASCII)
 
 
-def require_lesion(how: str) -> int | None:
-    """Refuse what names no lesion; return the K of a window.
+def require_lesion(lesion: str) -> int | None:
+    """Return the K of `window=K`, or None.
 
     Raises:
         InputError: neither uniform nor none nor window=K with K at least 1.
     """
-    if how in ("uniform", "none"):
+    if lesion in ("uniform", "none"):
         return None
-    if found := _WINDOW.fullmatch(str(how)):
-        return int(found[1])
-    raise InputError("attention", how, "must be uniform, none or window=K, with a number K of slots, at least 1")
+    if match := _WINDOW.fullmatch(str(lesion)):
+        return int(match[1])
+    raise InputError("attention", lesion, "must be uniform, none or window=K, with a number K of slots, at least 1")
 
 
-def described_lesion(how: str) -> str:
-    """Say in a few words what is attended to."""
-    slots = require_lesion(how)
+def described_lesion(lesion: str) -> str:
+    """Describe the attention under a lesion in a few words."""
+    slots = require_lesion(lesion)
     if slots is not None:
         return "the nearest slot alone" if slots == 1 else f"the nearest {slots} slots alone"
-    return "equal weights on all slots" if how == "uniform" else "nothing is remembered"
+    return "equal weights on all slots" if lesion == "uniform" else "nothing is remembered"
 
 
-def lesioned(model: LanguageModel, how: str, title: str) -> LanguageModel:
+def lesioned(model: LanguageModel, lesion: str, title: str) -> LanguageModel:
     """Return a trained model with a lesion; `title` names it in errors.
 
     Raises:
-        InputError: `how` is no lesion, the memory does not attend, or its window is narrower than K.
+        InputError: `lesion` is unknown, the memory does not attend, or its window is narrower than K.
     """
-    config, nearest = model.config, require_lesion(how)
+    config, nearest = model.config, require_lesion(lesion)
     slots = config.memory.slots
     if slots == 0:
         attends = "Name a run whose memory does, as that of model.memory.kind=key_value"
-        raise InputError("attention", how, f"{title}: does not attend", f"{attends}.")
+        raise InputError("attention", lesion, f"{title}: does not attend", f"{attends}.")
     if nearest is not None and slots is not None and nearest > slots:
-        raise InputError("attention", how, f"{title}: has {slots} slots", f"Use window={slots} or fewer.")
-    # of a stream that has read nothing, the narrowest memory holds as much as the widest
-    fewer = 1 if how == "none" else nearest
+        raise InputError("attention", lesion, f"{title}: has {slots} slots", f"Use window={slots} or fewer.")
+    # for a stream that has read nothing, all windows hold the same: take the narrowest
+    fewer = 1 if lesion == "none" else nearest
     memory = config.memory if fewer is None else config.memory.nearest(fewer)
     changed = to_be_filled(replace(config, memory=memory), model.vocabulary_size).to(next(model.parameters()))
     rows = {name: len(x) for name, x in changed.state_dict().items()}
-    # where each lag has a row, the oldest is the first
+    # weights with a row per lag have the oldest lag first: keep the last rows
     changed.load_state_dict({name: x[len(x) - rows[name] :] for name, x in model.state_dict().items()})
-    if how == "uniform":
+    if lesion == "uniform":
         changed.memory.equalise()
-    if how == "none":
+    if lesion == "none":
         changed.memory = Forgetful(changed.memory)
     return changed.eval()
 
 
 class Forgetful(Memory):
-    """A memory that has read nothing at any step; no state."""
+    """A memory that has read nothing before each step; no state."""
 
     def __init__(self, memory: Memory) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class Forgetful(Memory):
         return {}
 
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
-        """Look back from every step of h (T, B, H) as from the first of T · B streams."""
+        """Look back from every step of h (T, B, H) as from the first step of one of T · B streams."""
         steps, streams = tokens.shape
         fresh = self.memory.init_state(steps * streams)
         readout, _ = self.memory(h.flatten(0, 1).unsqueeze(0), tokens.reshape(1, -1), fresh)

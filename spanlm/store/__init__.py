@@ -4,11 +4,11 @@ from spanlm.errors import InputError
 
 VERSION = "0.2.0"
 SCHEMA = 1
-"""Of config.yaml, provenance.jsonl and checkpoints. Runs of this number, from 0.2.0 on, load for ever."""
+"""Version of config.yaml, provenance.jsonl and checkpoints. All later releases load runs of schema 1 (0.2.0 on)."""
 
 
 def require_schema(number: object, source: object) -> None:
-    """Raise InputError unless a file of a run, `source`, has the schema of this version."""
+    """Raise InputError unless `source`, a file of a run, has this version's schema."""
     if number != SCHEMA:
-        what = f"schema={number}: must be {SCHEMA}; another version of spanlm wrote it"
-        raise InputError(f"{source}: {what}")
+        problem = f"schema={number}: must be {SCHEMA}; another version of spanlm wrote it"
+        raise InputError(f"{source}: {problem}")

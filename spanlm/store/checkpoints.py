@@ -4,12 +4,12 @@
         weights.safetensors     the model's parameters
         optimizer.safetensors   the optimiser's state, named by parameter
         carried.safetensors     the streams' state, and the state of the random number generators
-        position.json           where in the data, the schedule and the metrics the run stands
+        position.json           the run's position in the data, the schedule and the metrics
         manifest.json           SHA-256 of each of these
 
-A checkpoint is written under a temporary name and renamed when the disk has all of it, so none is half written. An
-older one of the same step is first renamed to `step-000001500.before`, which is read where the new one is missing, and
-deleted afterwards. The last two are kept.
+A checkpoint is written under a temporary name, synced, then renamed, so none is half written. An older checkpoint of
+the same step is first renamed to `step-000001500.before`, which is read if the new one is missing, and deleted
+afterwards. The last two checkpoints are kept.
 A checkpoint that does not match its manifest is refused, and the one before it is read.
 """
 
@@ -40,12 +40,12 @@ _ASIDE = ".before"
 _NAME = re.compile(rf"step-(\d{{9,}})({re.escape(_ASIDE)})?")
 TENSOR_FILES = ("weights", "optimizer", "carried")
 _FOR_NOW = (errno.EACCES, errno.EPERM, errno.ESTALE, errno.EMFILE, errno.ENFILE)
-"""Errors of a file that another user or process may be able to read."""
+"""Errors that may pass: another user, process or time may be able to read the file."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Everything that a run needs to go on exactly."""
+    """Everything that a run needs for an exact resume."""
 
     weights: dict[str, Tensor]
     optimizer: dict[str, Tensor]
@@ -54,20 +54,20 @@ class Checkpoint:
 
 
 def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint and drop all but the last two.
+    """Write a checkpoint and delete all but the last two.
 
     Raises:
-        RunError: the disk refused. The checkpoints before are intact.
+        RunError: the disk refused; older checkpoints are intact.
     """
     final = folder / f"step-{step:09d}"
     aside = final.with_name(final.name + _ASIDE)
     try:
-        own(folder).mkdir(exist_ok=True)  # and not the run's folder: one that was moved is not made again
+        own(folder).mkdir(exist_ok=True)  # without parents: a run's folder that was moved is not created again
         remove_unfinished(folder)
-        # at an epoch's end, or past a damaged copy, a step is saved twice: the first may be the only one, so it stays
-        # until the second has its name
+        # at an epoch's end, or after a damaged copy, a step is saved twice: the first may be the only checkpoint, so it
+        # stays until the second has its name
         if final.exists():
-            if aside.exists():  # of a save that was killed after its checkpoint had the name
+            if aside.exists():  # left from a save that was killed after renaming its checkpoint
                 shutil.rmtree(aside)
             os.replace(final, aside)
         with new_folder(final) as unfinished:
@@ -89,19 +89,19 @@ def holds_checkpoints(folder: Path) -> bool:
 
 
 def load_last_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
-    """Read the newest checkpoint that matches its manifest; return also why newer ones were refused.
+    """Read the newest checkpoint that matches its manifest; return also the reasons why newer ones were refused.
 
     Raises:
-        RunError: there are checkpoints, and all are damaged.
+        RunError: all checkpoints are damaged.
     """
     return _newest(folder, _read)
 
 
 def load_last_position(folder: Path) -> dict[str, Any] | None:
-    """Read where the run stands from the newest checkpoint whose position matches its manifest, without its tensors.
+    """Read the position, not the tensors, of the newest checkpoint whose position matches its manifest.
 
     Raises:
-        RunError: there are checkpoints, and all are damaged.
+        RunError: the positions of all checkpoints are damaged.
     """
     return _newest(folder, lambda path: _position(path, _verified(path)))[0]
 
@@ -111,7 +111,7 @@ def _newest(folder: Path, read: Callable[[Path], Read]) -> tuple[Read | None, li
     for path in reversed(_steps(folder)):
         try:
             return read(path), refused
-        except InputError:  # of a later version
+        except InputError:  # a later version wrote it
             raise
         except (OSError, ValueError, KeyError, safetensors.SafetensorError) as error:
             number = getattr(error, "errno", None)
@@ -127,7 +127,7 @@ def _newest(folder: Path, read: Callable[[Path], Read]) -> tuple[Read | None, li
 
 
 def _drop_others(folder: Path, newest: Path) -> None:
-    """Keep `newest` and the one before it; a later one must be damaged, or the run would have gone on from it."""
+    """Delete all but `newest` and the one before it; later ones are damaged, or the run would have resumed there."""
     checkpoints = _steps(folder)
     steps = [path for path in checkpoints if path.suffix != _ASIDE]
     place = steps.index(newest)
@@ -138,7 +138,7 @@ def _drop_others(folder: Path, newest: Path) -> None:
 
 
 def _steps(folder: Path) -> list[Path]:
-    """Return the checkpoints, the newest last; other files are neither read nor removed."""
+    """Return the checkpoints, newest last; other files are ignored."""
     names = {path: _NAME.fullmatch(path.name) for path in folder.glob("step-*") if path.is_dir()}
     order = {path: (int(name[1]), name[2] is None) for path, name in names.items() if name}
     return sorted(order, key=order.__getitem__)
@@ -179,10 +179,10 @@ def _read(path: Path) -> Checkpoint:
 
 
 def _position(path: Path, get: Callable[[str], bytes]) -> dict[str, Any]:
-    """Read where the run stands; InputError: another version of spanlm wrote it."""
+    """Read position.json; InputError: another version of spanlm wrote it."""
     position = json_object(get("position.json"))
     require_schema(position.pop("schema", SCHEMA), path / "position.json")
-    # the first runs of schema 1 have a CRC-32 for each row, of which the last is that of all
+    # the first runs of schema 1 have a running CRC-32 for each row; the last one covers all rows
     if isinstance(checksums := position.pop("metrics_checksums", None), list):
         position["metrics_checksum"] = [0, *checksums][-1]
     return position
@@ -194,11 +194,11 @@ def to_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = No
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read a safetensors file of this project: tensors by name, and the marks under its key `spanlm`.
+    """Read a safetensors file of spanlm: tensors by name, and the metadata under its key `spanlm`.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        OSError, ValueError, SafetensorError: it is damaged.
+        FileNotFoundError: no such file.
+        OSError, ValueError, SafetensorError: the file is damaged.
     """
     with safetensors.safe_open(regular(path), framework="pt") as file:
         marks = json_object((file.metadata() or {}).get("spanlm", "{}"))

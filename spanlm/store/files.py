@@ -1,6 +1,6 @@
-"""Atomic files: they appear whole or not at all, also after a kill at any moment.
+"""Atomic files, which appear whole or not at all, even if the process is killed.
 
-Content is written and synced under a temporary name, which is then renamed; the folder's entry is synced, too.
+Content is written and synced under a temporary name, then renamed; the folder's entry is synced, too.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from spanlm.store.machine import memory
 
 UNFINISHED = ".unfinished"
 _REPEATED = 50
-"""Letters of a file's name that its temporary name repeats: file systems refuse names of more than 255 bytes."""
+"""Letters of a file's name in its temporary name: file systems refuse names of more than 255 bytes."""
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Open a new file that takes the place of `path` when the block ends without an error.
+    """Open a new file that replaces `path` when the block ends without an error.
 
-    A reader sees the old content or the new one, and writers at the same time do not mix. What a link names is
-    replaced, not the link. A pipe or a device is written to, not renamed over.
+    Readers see the old or the new content, and simultaneous writers do not mix. The target of a link is replaced, not
+    the link. A pipe or a device is written to, not replaced.
 
     Raises:
-        OSError: the disk refused, and names the file; the old one is intact and nothing is left of the new one.
+        OSError: the disk refused; names the file. The old file is intact, the new one is removed.
     """
     special = path.exists() and not path.is_file()
     try:
         with path.open("wb") if special else _replacing_file(Path(os.path.realpath(path))) as file:
             yield file
     except OSError as error:
-        error.filename = error.filename or str(path)  # a write knows of none
+        error.filename = error.filename or str(path)  # errors of a write have no file name
         raise
 
 
@@ -60,20 +60,20 @@ def _replacing_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Put `content` at `path` in a run's folder: as `replacing` does, but through no link and into no pipe."""
+    """Write `content` to `path` in a run's folder like `replacing`, but refuse links, pipes and devices."""
     with _replacing_file(own(path)) as file:
         file.write(content)
 
 
 def own(path: Path) -> Path:
-    """Return a path to write to in a run's folder, which may come from anybody; OSError: a link, a pipe, a device."""
+    """Check a path to write to in a run's folder, which may be a stranger's; OSError: a link, a pipe or a device."""
     if path.is_symlink() or (path.exists() and not path.is_file() and not path.is_dir()):
         raise OSError(errno.ELOOP, f"{path.name} is a link, a pipe or a device; nothing is written there", str(path))
     return path
 
 
 def regular(path: Path, limit: int | None = None) -> Path:
-    """Return a path to read in a run's folder; OSError: no file, or of more bytes than `limit` or else the memory."""
+    """Check a path to read in a run's folder; OSError: no regular file, or larger than `limit` (default: memory)."""
     status = path.stat()
     limit = memory() if limit is None else limit
     if not stat.S_ISREG(status.st_mode):
@@ -84,7 +84,7 @@ def regular(path: Path, limit: int | None = None) -> Path:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the disk has the folder's names."""
+    """Wait until the folder's entries are on the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -93,12 +93,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def expanded(path: str | Path) -> Path:
-    """Expand ~ and ~USER in a path; as in a shell, the ~ of an unknown user stays as it is."""
+    """Expand ~ and ~USER in a path; as in a shell, the ~ of an unknown user stays."""
     return Path(os.path.expanduser(path))  # `Path.expanduser` raises for such a user
 
 
 def make_folder(folder: Path, option: str) -> None:
-    """Make a folder and its parents if need be; raise InputError, which names the option, where that fails."""
+    """Create a folder and its parents if missing; InputError about `option` if that fails."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -107,10 +107,10 @@ def make_folder(folder: Path, option: str) -> None:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """Give a folder to fill, which takes the name `folder` when the block ends without an error; else nothing is left.
+    """Yield a temporary folder, renamed to `folder` when the block ends without an error, and removed otherwise.
 
     Raises:
-        OSError: the disk refused, or `folder` is there already and holds something.
+        OSError: the disk refused, or `folder` exists and is not empty.
     """
     folder = Path(os.path.realpath(folder))
     unfinished = folder.with_name(f".{folder.name[:_REPEATED]}.{secrets.token_hex(8)}{UNFINISHED}")
@@ -129,8 +129,8 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 
 def hold(path: Path) -> TextIO:
-    """Lock a file, made if need be, until it is closed or the process ends; BlockingIOError: another one holds it."""
-    file = path.open("a")  # not "w": who is refused leaves the file as it was, its time too
+    """Lock a file, created if missing, until it is closed or the process ends; BlockingIOError: already locked."""
+    file = path.open("a")  # not "w", which would change the file even if the lock is refused
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -140,7 +140,7 @@ def hold(path: Path) -> TextIO:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what writers that were killed left behind; only where no other writer can be at work."""
+    """Remove temporary files of killed writers; only call this where no other writer can be active."""
     for left in folder.glob(f"*{UNFINISHED}"):
         shutil.rmtree(left) if left.is_dir() else left.unlink()
 
@@ -149,12 +149,12 @@ _ARPA = re.compile(r"\.(arpa|lm)(\.gz|\.bz2)?$", re.I)
 
 
 def is_arpa(path: Path) -> bool:
-    """Whether a path is that of an ARPA file by its name: FILE.arpa or FILE.lm, compressed or not."""
+    """Whether a file's name is that of an ARPA file: FILE.arpa or FILE.lm, compressed or not."""
     return _ARPA.search(path.name) is not None
 
 
 HF = "hf:"
-"""What the name of a model of Hugging Face begins with; its local folder follows."""
+"""Prefix of a Hugging Face model's name; its local folder follows."""
 
 
 def is_hf(run: str | Path) -> bool:
@@ -162,13 +162,13 @@ def is_hf(run: str | Path) -> bool:
 
 
 def is_kenlm(path: Path) -> bool:
-    """Whether a path is that of a file in KenLM's binary format by its name, FILE.binary, FILE.bin or FILE.klm."""
+    """Whether a file's name is that of a KenLM binary: FILE.binary, FILE.bin or FILE.klm."""
     return path.suffix.lower() in (".binary", ".bin", ".klm")
 
 
 def run_name(folder: Path) -> str:
-    """Name a run by its folder, a member of a family (`lstm/seed-1`) by that of the family, too; or an n-gram file."""
-    # of one line, and of characters: a name may be any bytes
+    """Name a run by its folder, with the family's folder for a member (`lstm/seed-1`); or name an n-gram file."""
+    # one line of valid characters: a file's name may be any bytes
     path = Path(str(folder.resolve()).encode(errors="backslashreplace").decode().replace("\n", r"\n"))
     if is_arpa(path):
         return _ARPA.sub("", path.name)

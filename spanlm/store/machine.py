@@ -1,4 +1,4 @@
-"""This machine: its processor, its memory, its devices."""
+"""This machine: processor, memory, devices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CPUINFO = Path("/proc/cpuinfo")
 
 
 def processor_fields(file: Path | None = None) -> dict[str, str]:
-    """Return the fields of the first processor in Linux's words; empty where there is no such file."""
+    """Return the first processor's fields in /proc/cpuinfo; empty without such a file."""
     try:
         text = (file or CPUINFO).read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -30,7 +30,7 @@ def processor_fields(file: Path | None = None) -> dict[str, str]:
 def processor_name(file: Path | None = None) -> str:
     """Name the processor, with its family and model: `AMD EPYC (family 25, model 17)`.
 
-    Rented machines hide the model of their processor, and one model can be twice as fast as another.
+    Rented machines hide the name of their processor, and one model can be twice as fast as another.
     """
     fields = processor_fields(file)
     name = fields.get("model name") or platform.processor() or platform.machine()
@@ -39,9 +39,9 @@ def processor_name(file: Path | None = None) -> str:
 
 
 def memory() -> int:
-    """Return the bytes that this process holds plus those that are free, swap included, or a container's limit."""
+    """Return the bytes that this process has plus the free ones, with swap; at most the limit of a container."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    with suppress(OSError):  # Linux alone has these
+    with suppress(OSError):  # only Linux has these files
         text = Path("/proc/meminfo").read_text() + Path("/proc/self/status").read_text()
         limits[0] = 1024 * sum(map(int, re.findall(r"^(?:MemAvailable|SwapFree|VmRSS):\s*(\d+)", text, re.M)))
     for folder in _control_groups():
@@ -52,20 +52,20 @@ def memory() -> int:
 
 
 def _control_groups() -> set[Path]:
-    """Return the folders of the limits that this process is under, such as a SLURM job's, and those above them."""
+    """Return the folders, with parents, of this process's control groups, such as a SLURM job's."""
     folders = {Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")}
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
-            _, kinds, own = line.split(":", 2)
+            _, kinds, path = line.split(":", 2)
             if kinds in ("", "memory"):
-                folder = Path("/sys/fs/cgroup", kinds, own.lstrip("/"))
+                folder = Path("/sys/fs/cgroup", kinds, path.lstrip("/"))
                 folders |= {folder, *folder.parents}
     return folders
 
 
 def pick_device(device: str | torch.device, field: str) -> torch.device:
-    """Return the device of that name; auto is a GPU if there is one. InputError of `field`: no such device."""
-    import torch  # takes seconds: what only asks for the memory does without
+    """Return the device of this name; auto is a GPU if there is one. InputError about `field`: no such device."""
+    import torch  # takes seconds, which callers of `memory` save
 
     name = str(device)
     if name.startswith("mps"):
@@ -74,7 +74,7 @@ def pick_device(device: str | torch.device, field: str) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
-        torch.empty(0, device=device).cpu()  # from `meta`, which computes nothing, nothing can be copied
+        torch.empty(0, device=device).cpu()  # raises for `meta`, which computes nothing
     except (RuntimeError, AssertionError, NotImplementedError):
         raise InputError(field, name, "there is no such device here", "Use auto or cpu.") from None
     return device

@@ -20,7 +20,7 @@ _C_NUMBER = re.compile(r"[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?|i
 
 
 def c_number(text: str) -> float:
-    """Read a number as C and other programs do: no `1_0`, no digits but 0 to 9; ValueError: it is none."""
+    """Parse a number as C does, without `1_0` and digits beyond ASCII; ValueError: not a number."""
     if not _C_NUMBER.fullmatch(text):
         raise ValueError(f"{text!r} is not a number")
     return float(text)
@@ -28,7 +28,7 @@ def c_number(text: str) -> float:
 
 def visible(text: str) -> str:
     """Escape characters that a terminal obeys: direction marks, and controls other than tabs and line ends."""
-    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _OBEYED.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def markdown(text: str) -> str:
@@ -36,7 +36,7 @@ def markdown(text: str) -> str:
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table of plain text; the first column is flushed left, the others right."""
+    """Return a Markdown table; the first column is flushed left, the others right."""
     lines = [header, ("---", *["---:"] * (len(header) - 1)), *rows]
     return "\n".join(f"| {' | '.join(map(markdown, line))} |" for line in lines)
 
@@ -48,7 +48,7 @@ TABLES = (".md", ".tex")
 
 
 def grids_bytes(grids: Iterable[Grid], suffix: str) -> bytes:
-    r"""Return tables as Markdown, or as tabulars for LaTeX (with `\usepackage{booktabs}`), each under its title."""
+    r"""Format tables as Markdown, or as LaTeX tabulars (with `\usepackage{booktabs}`), each below its title."""
     parts = []
     for header, rows, title in grids:
         if suffix == ".md":
@@ -71,10 +71,10 @@ def _special(between: str) -> Callable[[str], object]:
 
 
 def cells_line(cells: Iterable[object], between: str = "\t", shown: Callable[[object], object] = str) -> str:
-    """Return a line of a table of data, each word as R, pandas and csv read it.
+    """Return a line of a data table that R, pandas and csv read.
 
-    A word stands within quotation marks if it must; in CSV, which spreadsheets open, also if it begins with =, +, - or
-    @: one that takes quoted cells for text does not compute it. What is no word is written as `shown` gives it.
+    Strings are quoted if necessary; in CSV also strings that begin with =, +, - or @, so that spreadsheets which take
+    quoted cells for text do not compute them. Other values are formatted by `shown`.
     """
     special = _special(between)
     # in place: a table has a million cells
@@ -87,7 +87,7 @@ def _quoted(text: str) -> str:
 
 
 def cell(value: object) -> object:
-    """Return a value as a table of data has it: six decimals, 0 or 1 for a truth value, NaN for what is missing."""
+    """Format a value for a data table: six decimals, 0 or 1 for booleans, NaN for missing values."""
     # NaN rather than an empty cell: R, pandas and float() all read it as a number
     if isinstance(value, float):
         return f"{value:z.6f}" if value == value else "NaN"  # z: nothing is ever minus zero
@@ -95,7 +95,7 @@ def cell(value: object) -> object:
 
 
 def table_bytes(header: Sequence[str], rows: Iterable[Iterable[object]]) -> bytes:
-    """Return CSV of such lines, each value as `cell` writes it."""
+    """Return CSV of a header and rows, with values formatted by `cell`."""
     return "".join([cells_line(header, ","), *(cells_line(row, ",", cell) for row in rows)]).encode()
 
 
@@ -114,10 +114,10 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def json_value(line: str) -> Any:
-    """Read JSON that a user gives.
+    """Parse JSON from a user.
 
     Raises:
-        ValueError: it is none, or gives a name of an object twice, or has half of a character, which cannot be written.
+        ValueError: not JSON, a repeated name in an object, or half of a surrogate pair, which cannot be written.
     """
     value = _json(line, object_pairs_hook=_object)
     if "\\u" in line:
@@ -126,20 +126,20 @@ def json_value(line: str) -> Any:
 
 
 def json_object(text: str | bytes) -> dict[str, Any]:
-    """Read a JSON object; ValueError: it is not JSON, or JSON but no object."""
+    """Parse a JSON object; ValueError: not JSON, or not an object."""
     value = _json(text)
     if not isinstance(value, dict):
         raise ValueError("is no JSON object")
     return value
 
 
-def several(count: int, what: str) -> str:
-    """`1 run`, `2 runs`."""
-    return f"{count} {what}{'s' * (count != 1)}"
+def several(count: int, noun: str) -> str:
+    """Return a count with its noun: `1 run`, `2 runs`."""
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def finite(value: Any) -> Any:
-    """Return a value as JSON can hold it: None for a number that is not finite."""
+    """Replace numbers that are not finite by None, for JSON."""
     if isinstance(value, dict):
         return {name: finite(part) for name, part in value.items()}
     if isinstance(value, list | tuple):

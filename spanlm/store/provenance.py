@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).parents[1]
 
 PROVENANCE = "provenance.jsonl"
-"""One line for every start of a run: the code, the machine and the command."""
+"""File with one line for every start of a run: code, machine and command."""
 
 _GIT_SECONDS = 10
 
@@ -49,7 +49,7 @@ def file_provenance() -> dict[str, Any]:
 
 
 def _without_folders(argument: str) -> str:
-    """Cut an absolute path down to its name, also after `--option=` or `hf:`: folders are the machine's own."""
+    """Reduce an absolute path, also after `--option=` or `hf:`, to its name, since folders differ between machines."""
     option, equals, value = argument.rpartition("=")
     prefix = HF * value.startswith(HF)
     path = value.removeprefix(prefix)
@@ -69,11 +69,11 @@ def machine(device: torch.device) -> dict[str, Any]:
     }
 
 
-@cache  # what is checked out later is not what this process runs
+@cache  # this process does not run a later checkout
 def commit_of(package: Path) -> tuple[str | None, bool | None]:
-    """Return the commit that is checked out and whether the package differs from it; None where there is no checkout.
+    """Return the checked-out commit and whether the package differs from it; None without a checkout.
 
-    An installed copy may lie in the repository of another project: the package must be tracked.
+    The package must be tracked, since an installed copy may lie in the repository of another project.
     """
     if _git(package, "ls-files", "--error-unmatch", "__init__.py") is None:
         return None, None
@@ -84,7 +84,7 @@ def commit_of(package: Path) -> tuple[str | None, bool | None]:
 
 @cache
 def code_version(package: Path = PACKAGE) -> str:
-    """Return the commit, with a digest of what was changed in it if anything was; of an installed copy its version."""
+    """Return the commit, with a digest of uncommitted changes; of an installed copy, the version."""
     commit, changed = commit_of(package)
     if not changed:
         return commit or VERSION
@@ -111,10 +111,10 @@ def record_start(
     unk: int | None = None,
     ranks: int = 1,
 ) -> None:
-    """Add this start of a run on a device to its `provenance.jsonl`.
+    """Append this start of a run to its `provenance.jsonl`.
 
-    `started_from` is the SHA-256 of the weights that it took from another run, `texts` has that of each part of the
-    corpus, `precision` is that of the products, `unk` counts the <unk> of the training part, and `ranks` the processes.
+    `started_from` is the SHA-256 of the weights taken from another run, `texts` the SHA-256 of each split, `precision`
+    that of matrix products, `unk` the number of <unk> in the training text, `ranks` the number of processes.
 
     Raises:
         RunError: the disk refused.
@@ -125,7 +125,7 @@ def record_start(
         start = {"schema": SCHEMA} | provenance(device) | {"precision": precision, "unk": unk, "ranks": ranks}
         start |= {"texts": dict(texts)} if texts else {}
         start |= {} if started_from is None else {"started_from_weights": started_from}
-        # an argument that is not UTF-8 has halves of surrogate pairs, which no encoding can write
+        # Python reads an argument that is not UTF-8 as halves of surrogate pairs, which no encoding can write
         line = json.dumps(start, ensure_ascii=False).encode(errors="backslashreplace")
         replace_file(path, before + line + b"\n")
     except OSError as error:
@@ -133,10 +133,10 @@ def record_start(
 
 
 def starts(folder: Path) -> list[dict[str, Any]]:
-    """Return the record of each start of a run, if any; RunError: it is damaged; InputError: of a later version."""
+    """Return the records of a run's starts; RunError: a damaged file; InputError: a later version's."""
     path = folder / PROVENANCE
     try:
-        # bytes: of text, splitlines cuts at letters that a command may hold
+        # bytes: str.splitlines also cuts at characters that a command may contain
         lines = regular(path, 2**26).read_bytes().splitlines() if path.exists() else []
         rows = [json_object(line) for line in lines]
     except (OSError, ValueError) as error:
@@ -148,13 +148,13 @@ def starts(folder: Path) -> list[dict[str, Any]]:
 
 
 def read_precision(folder: Path, otherwise: str) -> str:
-    """Return the precision of a run's last start; `otherwise` if it was not recorded, or the record is damaged."""
+    """Return the precision of a run's last start, or `otherwise` without an intact record."""
     with suppress(RunError):
         return next((str(start["precision"]) for start in reversed(starts(folder)) if "precision" in start), otherwise)
     return otherwise
 
 
 def read_texts(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of each part of the corpus when a run was last started (see `starts`); else nothing."""
-    found = (start.get("texts") for start in reversed(starts(folder)))
-    return next((texts for texts in found if isinstance(texts, dict)), {})
+    """Return the SHA-256 of each split at a run's last start; empty without a record. Raises what `starts` raises."""
+    records = (start.get("texts") for start in reversed(starts(folder)))
+    return next((texts for texts in records if isinstance(texts, dict)), {})

@@ -29,19 +29,19 @@ from spanlm.store.plain import finite, json_object, several
 CONFIG, VOCABULARY, MODEL = "config.yaml", "vocabulary.json", "model.safetensors"
 METRICS, CHECKPOINTS = "metrics.jsonl", "checkpoints"
 SEED = "seed-"
-"""Begins the names of the runs of a family."""
+"""Prefix of the folders of a family's runs."""
 
 _LOG = logging.getLogger(__name__)
 
 
 def seed_folders(folder: Path, begun: str = CONFIG) -> list[Path]:
-    """Return the runs of a family by their seeds, of those that have the file `begun`."""
+    """Return the runs of a family that have the file `begun`, sorted by seed."""
     seeds = {path.parent: path.parent.name.removeprefix(SEED) for path in folder.glob(f"{SEED}*/{begun}")}
     return sorted((path for path, seed in seeds.items() if seed.isdecimal()), key=lambda path: int(seeds[path]))
 
 
 def refuse_family(folder: Path) -> None:
-    """Refuse a family's folder, whose place a single run would take; InputError says how many seeds it has."""
+    """Refuse to put a single run into the folder of a family of seeds."""
     if not (folder / CONFIG).exists() and (members := seed_folders(folder)):
         raise InputError(
             f"{folder}: holds a family of {len(members)} seeds, whose place a single run would take. "
@@ -51,19 +51,18 @@ def refuse_family(folder: Path) -> None:
 
 @contextmanager
 def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
-    """Lock the run's folder, and make it if need be; the lock ends with the process, however that ends.
+    """Lock the run's folder, created if missing; the lock ends with the process, however the process ends.
 
-    With `forget` a new folder, and those above it that were made for it, are removed if the run is refused before it
-    has other content.
+    With `forget`, a new folder and its new parents are removed if the run is refused while the folder is still empty.
 
     Raises:
-        InputError: another live process trains in this folder, or it cannot be made or written.
+        InputError: another live process trains in this folder, or it cannot be created or written.
     """
     try:
         str(folder.absolute()).encode()
     except UnicodeEncodeError:
-        what = f"{folder}: its whole path must be UTF-8, or weights cannot be read there. Choose another folder."
-        raise InputError(what) from None
+        problem = f"{folder}: its whole path must be UTF-8, or weights cannot be read there. Choose another folder."
+        raise InputError(problem) from None
     above = list(takewhile(lambda path: not path.exists(), folder.parents))
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -81,23 +80,23 @@ def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
             if forget and [path.name for path in folder.iterdir()] == [".lock"]:
                 (folder / ".lock").unlink()
                 folder.rmdir()
-                with suppress(OSError):  # another run is in it by now
+                with suppress(OSError):  # another run may be in a parent by now
                     for path in above:
                         path.rmdir()
             raise
 
 
 def save_model(folder: Path, model: nn.Module, vocabulary: str, config: str = "") -> str:
-    """Write the weights with their SHA-256 (returned), the vocabulary's hash and the run's `config_digest`.
+    """Write the weights with the vocabulary's hash, the run's `config_digest` and their SHA-256; return the SHA-256.
 
     Raises:
-        RunError: a weight is not finite, or the disk refused; the file before is intact.
+        RunError: a weight is not finite, or the disk refused; the old file is intact.
     """
     weights = dict(model.named_parameters())
     if wrong := _not_finite(weights):
         raise RunError(f"{folder / MODEL}: not written: {wrong}. Start again with a lower training.optimizer.lr.")
     digest = weights_digest(weights)
-    # one key: the format writes several in no fixed order, and equal runs should give equal files
+    # one key: the format does not fix the order of several, and equal runs should give equal files
     marks = {"format": 1, "vocabulary": vocabulary, "weights": digest, "config": config}
     try:
         replace_file(folder / MODEL, to_bytes(weights, {"spanlm": json.dumps(marks)}))
@@ -110,11 +109,11 @@ def save_model(folder: Path, model: nn.Module, vocabulary: str, config: str = ""
 
 
 class LostWeights(InputError):
-    """`model.safetensors` is not there, or damaged."""
+    """`model.safetensors` is missing or damaged."""
 
 
 def load_weights(folder: Path, model: nn.Module, vocabulary: str) -> str:
-    """Read `model.safetensors` into the model; return the SHA-256. InputError: as `read_weights`, or another model."""
+    """Load `model.safetensors` into the model; return the SHA-256. InputError: as `read_weights` and `copy_weights`."""
     weights = read_weights(folder, vocabulary)
     copy_weights(weights.tensors, model, str(folder / MODEL))
     return weights.digest
@@ -130,16 +129,17 @@ class Weights:
 
 
 def read_weights(folder: Path, vocabulary: str) -> Weights:
-    """Read `model.safetensors`, which must belong to the vocabulary of that hash.
+    """Read `model.safetensors`; `vocabulary` is the hash that it must have been trained with.
 
     Raises:
-        InputError: no such file, a damaged one (`LostWeights`), or one of another vocabulary.
+        LostWeights: the file is missing or damaged.
+        InputError: the file may not be read, or has another vocabulary.
     """
     path = folder / MODEL
     try:
         tensors, marks = read_tensors(path)
     except FileNotFoundError:
-        if path.exists():  # safetensors finds none that it must not read
+        if path.exists():  # safetensors reports missing permissions as a missing file
             raise InputError(f"{path}: may not be read. Change its permissions, or copy the run.") from None
         raise LostWeights(f"{path}: no such file. Is {folder} the folder of a run that finished an epoch?") from None
     except (OSError, ValueError, SafetensorError) as error:
@@ -161,7 +161,7 @@ def _again(folder: Path) -> str:
 
 
 def weights_digest(weights: Mapping[str, Tensor]) -> str:
-    """SHA-256 of named weights: the one that `model.safetensors` carries."""
+    """Return the SHA-256 of named weights, as `model.safetensors` carries it."""
     digest = hashlib.sha256()
     for name in sorted(weights):
         digest.update(name.encode())
@@ -174,20 +174,20 @@ def model_digest(model: nn.Module) -> str:
 
 
 def require_fit(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor], source: str) -> None:
-    """Raise InputError unless tensors have the names, shapes and types of the expected ones; it names the first other.
+    """Raise InputError, which names the first difference, unless names, shapes and types are as expected.
 
-    Copying alone would cast another type, and repeat a row or a number to fill a shape.
+    Copying alone would cast other types and broadcast smaller shapes.
     """
     fitting, kinds = ({k: f"{x.dtype} {tuple(x.shape)}" for k, x in named.items()} for named in (expected, tensors))
     for name in sorted(fitting.keys() | kinds.keys()):
         kind, fits = kinds.get(name, "missing"), fitting.get(name, "left out")
         if kind != fits:
-            what = f"{name} is {kind}, and should be {fits}".replace("torch.", "")
-            raise InputError(f"{source}: does not fit the run of {CONFIG}: {what}. Put the run's own file back.")
+            problem = f"{name} is {kind}, and should be {fits}".replace("torch.", "")
+            raise InputError(f"{source}: does not fit the run of {CONFIG}: {problem}. Put the run's own file back.")
 
 
 def copy_weights(tensors: dict[str, Any], model: nn.Module, source: str) -> None:
-    """Copy named tensors into the model's parameters, in place; all must be there, of its kinds and finite."""
+    """Copy named tensors into the model's parameters in place; names, shapes and types must fit, values be finite."""
     parameters = dict(model.named_parameters())
     require_fit(tensors, parameters, source)
     if no_numbers := _not_finite(tensors):
@@ -204,9 +204,9 @@ def _not_finite(weights: Mapping[str, Tensor]) -> str:
 
 
 class MetricsLog:
-    """metrics.jsonl, appended to; a resumed run cuts it back to the position of its checkpoint.
+    """Appends to metrics.jsonl; a resumed run first truncates the file to the size in its checkpoint.
 
-    Rows that were changed since are no history: the file is set aside, and begins anew, which a note says.
+    If older rows have changed since, the file is renamed and a new one begins; a note says so.
 
     Attributes:
         size: bytes so far.
@@ -219,20 +219,20 @@ class MetricsLog:
     def __init__(self, path: Path, size: int = 0, checksum: int = 0) -> None:
         self._path, self.size, self.checksum = path, size, checksum
         with self._named_errors():
-            there = path.exists()
-            content = path.read_bytes()[:size] if there else b""
+            existed = path.exists()
+            content = path.read_bytes()[:size] if existed else b""
             if (len(content), zlib.crc32(content)) != (size, checksum):
                 self.size = self.checksum = 0
                 aside = own(path.with_name(f"{path.name}.changed"))
-                if there:
+                if existed:
                     os.replace(path, aside)
-                _LOG.info("note: %s: was %s, and begins anew", path, f"changed ({aside.name})" if there else "lost")
+                _LOG.info("note: %s: was %s, and begins anew", path, f"changed ({aside.name})" if existed else "lost")
             self._file = path.open("r+b" if path.exists() else "w+b")
             self._file.truncate(self.size)
             self._file.seek(self.size)
 
     def write(self, row: dict[str, Any]) -> None:
-        """Append a row; a number that is not finite, as a perplexity beyond e^700, becomes null."""
+        """Append a row; numbers that are not finite, such as a perplexity beyond e^700, become null."""
         line = json.dumps(finite(row), allow_nan=False).encode() + b"\n"
         with self._named_errors():
             self._file.write(line)
@@ -241,7 +241,7 @@ class MetricsLog:
         self.checksum = zlib.crc32(line, self.checksum)
 
     def sync(self) -> None:
-        """Wait until the disk has it all."""
+        """Wait until all rows are on the disk."""
         with self._named_errors():
             os.fsync(self._file.fileno())
 
@@ -261,7 +261,7 @@ class MetricsLog:
 
 
 def epoch_rows(folder: Path) -> list[dict[str, Any]]:
-    """Read the validations of a run so far; it may be in training. Damaged rows are left out, which a note says.
+    """Read the validations so far of a run, which may still train. Damaged rows are left out with a note.
 
     Raises:
         InputError: `folder` is not a run.
@@ -274,7 +274,7 @@ def epoch_rows(folder: Path) -> list[dict[str, Any]]:
             raise InputError(f"{folder}: there is no such folder. Check the path") from None
         raise InputError(f"{folder}: has no {METRICS} ({error.strerror}); name the folder of a run") from None
     position = dict[str, Any]()
-    with suppress(RunError):  # no checkpoint is whole: what is written is believed
+    with suppress(RunError):  # without an intact checkpoint the rows cannot be verified
         position = load_last_position(folder / CHECKPOINTS) or {}
     if zlib.crc32(content[: position.get("metrics_size", 0)]) != position.get("metrics_checksum", 0):
         _LOG.info("note: %s: was changed after it was written, so that its numbers may be others", path)
@@ -283,7 +283,7 @@ def epoch_rows(folder: Path) -> list[dict[str, Any]]:
         try:
             rows.append(json_object(line))
         except ValueError:
-            lost += line.endswith(b"\n")  # else it is being written
+            lost += line.endswith(b"\n")  # a line without an end is being written
     if lost:
         _LOG.info("note: %s: left out %s, damaged", path, several(lost, "row"))
     return [row for row in rows if row.get("event") == "valid"]

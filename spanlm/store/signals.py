@@ -1,4 +1,4 @@
-"""The signals that end this process: Ctrl-C, SIGTERM, and the end of the one that started it."""
+"""Signals that end this process: Ctrl-C, SIGTERM, and the end of its parent."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from types import FrameType
 from spanlm.errors import Interrupted
 
 PARENT = "SPANLM_PARENT"
-"""The variable with the process id of the one that started a command."""
+"""Environment variable with the process id of a command's parent."""
 _PR_SET_PDEATHSIG = 1
 
 
 class StopRequest:
-    """Records the signal that requests an end, if any."""
+    """Records the signal, if any, that asks this process to end."""
 
     signal_number: int | None = None
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Note the signal; a second Ctrl-C does not wait."""
+        """Record the signal; a second Ctrl-C ends the process at once."""
         if self.signal_number is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.signal_number = number
@@ -38,7 +38,7 @@ class StopRequest:
 def stop_request() -> Iterator[StopRequest]:
     """Catch Ctrl-C and SIGTERM within the block, so that work ends between two steps.
 
-    Outside the main thread, where Python cannot, nothing is caught.
+    Outside the main thread Python cannot catch signals, so the request stays empty.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
@@ -53,11 +53,11 @@ def stop_request() -> Iterator[StopRequest]:
 
 
 def follow_parent() -> None:
-    """Let a command of `start_command` end as by SIGTERM when its parent has ended, however it did; Linux alone can."""
+    """Send this command of `start_command` SIGTERM when its parent ends, for whatever reason; only on Linux."""
     parent = os.environ.pop(PARENT, "")
     if parent and sys.platform == "linux":
         import ctypes
 
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != int(parent):  # it ended before that was set
+        if os.getppid() != int(parent):  # the parent ended before prctl
             signal.raise_signal(signal.SIGTERM)

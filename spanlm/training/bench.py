@@ -1,4 +1,4 @@
-"""The training speed of a configuration on this machine, and where the time of a step goes."""
+"""Training speed of a configuration on this machine, and a profile of its steps."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WARM_UP, _SCORED = 2, 5
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation in a step: its own time (on a GPU that of its kernels) and its number of calls."""
+    """An operation in a step: its self time (on a GPU, that of its kernels) and its number of calls."""
 
     name: str
     milliseconds: float
@@ -49,9 +49,9 @@ class Operation:
 
 @dataclass(frozen=True)
 class WatchedStep:
-    """A profiled step: its mean time, its longest operations, and the number and total time of the others.
+    """A profiled step: its mean time, its longest operations, and number and total time of the other operations.
 
-    All remaining time is Python or waiting.
+    The rest of the time is Python or waiting.
     """
 
     milliseconds: float
@@ -62,7 +62,7 @@ class WatchedStep:
 
 @dataclass(frozen=True)
 class TrainingSpeed:
-    """The speed in one precision: medians over steps, which differ in tokens; the time of an epoch and a validation."""
+    """Speed in one precision: medians over steps of different sizes, and the time of an epoch and a validation."""
 
     precision: str
     milliseconds: float
@@ -75,7 +75,7 @@ class TrainingSpeed:
 
 @dataclass(frozen=True)
 class TimedTraining:
-    """A configuration (as in `config.yaml`), its sizes, and its speed in each precision."""
+    """A configuration (as in `config.yaml`), its sizes, and its speeds by precision."""
 
     corpus: str
     vocabulary_size: int
@@ -97,13 +97,13 @@ def time_training(
     *,
     note: Callable[[str], None] = lambda text: None,
 ) -> TimedTraining:
-    """Time training steps of a configuration, as its first epoch does them, in each precision of the device.
+    """Time training steps from the first epoch of a configuration, in each precision of the device.
 
-    `name` is for messages; precision and device of `config` are ignored; `note` is called with what is measured next.
+    `name` is for messages; precision and device of `config` are ignored; `note` is called before each measurement.
 
     Raises:
-        InputError: the configuration cannot be trained as it is.
-        RunError: its loss is soon not finite.
+        InputError: the configuration cannot be trained.
+        RunError: the loss soon stops being finite.
     """
     speeds = []
     for precision in precisions(device):
@@ -127,14 +127,14 @@ def precisions(device: torch.device) -> list[Precision]:
 
 
 def idle_trainer(config: RunConfig, corpus: Corpus) -> Trainer:
-    """Make a trainer for its steps alone, without a folder or a watcher."""
+    """Make a trainer without folder and watcher, only for steps."""
     with tempfile.TemporaryDirectory() as folder:
         return Trainer(config, corpus, Path(folder), Watcher())
 
 
 def _speed(trainer: Trainer, options: BenchOptions) -> TrainingSpeed:
     precision, segments = trainer.config.training.precision, spread(trainer.batcher, options.rounds)
-    for segment in spread(trainer.batcher, _WARM_UP):  # which also fills caches and makes the optimiser's state
+    for segment in spread(trainer.batcher, _WARM_UP):  # fills caches and creates the optimiser's state
         trainer.step(segment)
     megabytes = step_megabytes(partial(trainer.step, segments[0]), trainer.device)
     times = [timed(partial(trainer.step, segment), trainer.device)[0] for segment in segments]
@@ -148,7 +148,7 @@ def _speed(trainer: Trainer, options: BenchOptions) -> TrainingSpeed:
 
 
 def timed(call: Callable[[], Result], device: torch.device) -> tuple[float, Result]:
-    """Return the seconds until the device has done all of a call, and its result."""
+    """Return the seconds until the device has finished a call, and the call's result."""
     _synchronise(device)
     began = time.perf_counter()
     result = call()
@@ -162,13 +162,13 @@ def _synchronise(device: torch.device) -> None:
 
 
 def spread(batcher: Batcher, count: int) -> list[Segment]:
-    """Return so many segments from a whole epoch, since lengths and widths differ; some twice if it has fewer."""
+    """Return `count` segments from all over an epoch, since their sizes differ; a short epoch repeats some."""
     segments = batcher.count()
     return [next(batcher.segments(start=number * segments // count)) for number in range(count)]
 
 
 def _scoring_seconds(model: NextWordModel, batcher: Batcher, precision: Precision) -> float:
-    """Return the seconds of evaluation per token, from the first segments of a text."""
+    """Return the seconds of evaluation per token, over the first segments of a text."""
 
     def tokens_of(segments: int) -> int:
         return sum(map(len, read(model, islice(batcher.segments(), segments), Protocol(precision=precision))))
@@ -179,42 +179,42 @@ def _scoring_seconds(model: NextWordModel, batcher: Batcher, precision: Precisio
 
 
 def step_megabytes(step: Callable[[], object], device: torch.device) -> float | None:
-    """Do a step; return its peak of additional memory, of the GPU or on Linux of the process; None elsewhere."""
+    """Do a step; return its peak of additional megabytes on the GPU, or on Linux in the process; None elsewhere."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         held = torch.cuda.memory_allocated(device)
         step()
         return (torch.cuda.max_memory_allocated(device) - held) / 2**20
     gc.collect()
-    with suppress(AttributeError):  # only the GNU C library has it
-        ctypes.CDLL(None).malloc_trim(0)  # freed memory that it keeps would serve this step, uncounted
+    with suppress(AttributeError):  # only the GNU C library has malloc_trim
+        ctypes.CDLL(None).malloc_trim(0)  # the step would reuse freed memory uncounted
     before = None
     with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")  # VmHWM, the process's peak, begins anew
+        Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM, the process's peak
         before = _process_megabytes("VmRSS")
     step()
     peak = None if before is None else _process_megabytes("VmHWM")
-    # the system may take pages back meanwhile
+    # the system may reclaim pages meanwhile
     return None if before is None or peak is None else max(0.0, peak - before)
 
 
 def _process_megabytes(name: str) -> float | None:
-    found = re.search(rf"^{name}:\s*(\d+)", Path("/proc/self/status").read_text(), re.MULTILINE)
-    return int(found[1]) / 2**10 if found else None
+    match = re.search(rf"^{name}:\s*(\d+)", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return int(match[1]) / 2**10 if match else None
 
 
 def watched_step(
     step: Callable[[Segment], None], segments: Sequence[Segment], device: torch.device, most: int
 ) -> WatchedStep:
-    """Profile a step that is warm, on each segment, and report its `most` longest operations."""
+    """Profile a warm step on each segment; report the `most` longest operations."""
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
-    for chosen in (segments[:1], segments):  # a GPU's profiler is slow to begin
+    for chosen in (segments[:1], segments):  # the first pass warms up a GPU's profiler
         with profile(activities=activities, acc_events=True) as profiler:
             seconds = sum(timed(partial(step, segment), device)[0] for segment in chosen)
-    # kernels have rows of their own, whose time is also that of the operations that launched them
+    # skip the rows of kernels, whose time is also in the rows of the operations that launched them
     rows = [row for row in profiler.key_averages() if row.device_type.name == "CPU" and not row.is_user_annotation]
     time, steps = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total", len(segments)
-    found = [Operation(row.key, getattr(row, time) / 1e3 / steps, row.count / steps) for row in rows]
-    found = sorted((one for one in found if one.milliseconds > 0), key=lambda one: -one.milliseconds)
-    others = found[most:]
-    return WatchedStep(seconds * 1e3 / steps, found[:most], len(others), sum(one.milliseconds for one in others))
+    operations = [Operation(row.key, getattr(row, time) / 1e3 / steps, row.count / steps) for row in rows]
+    operations = sorted((x for x in operations if x.milliseconds > 0), key=lambda x: -x.milliseconds)
+    others = operations[most:]
+    return WatchedStep(seconds * 1e3 / steps, operations[:most], len(others), sum(x.milliseconds for x in others))

@@ -1,4 +1,4 @@
-"""The configuration of a training run. No torch here: reading a configuration is quick."""
+"""The configuration of a training run; without torch, so that reading a configuration is quick."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ class OptimizerConfig:
         "largest global gradient norm; null: never clipped", default=5.0, limit=Limit(lambda clip: clip > 0, "positive")
     )
     nonmonotone: int = option(
-        "of nt_asgd, n: averages begin after an epoch whose validation loss is above the best of all epochs but "
-        "the last n before it",
+        "n of nt_asgd: averages begin after an epoch whose validation loss is above the best of all earlier epochs but "
+        "the last n",
         default=USUAL_PAST,
         limit=at_least(1),
     )
     switch_after: int | None = option(
-        "of nt_asgd: averages begin after this many epochs instead, whatever the losses; fewer than training.epochs",
+        "for nt_asgd: averages begin after this many epochs, for any losses; fewer than training.epochs",
         default=None,
         limit=at_least(1),
     )
     lagged_rates: bool = option(
-        "of nt_asgd: averages as torch.optim.ASGD, which the published numbers come from. Each step but the first "
-        "has the rate of the step before (which matters where rates follow the drawn length), and the average "
-        "leaves the first weights out",
+        "for nt_asgd: average like torch.optim.ASGD, which gave the published numbers. Each step but the first "
+        "uses the rate of the step before (which matters if rates follow drawn lengths), and the average leaves "
+        "the first weights out",
         default=False,
     )
 
@@ -80,7 +80,7 @@ class ScheduleConfig:
         default="constant",
     )
     factor: float = option(
-        "what the rate is divided by (Zaremba's medium model: 1.2, large: 1.15)",
+        "divisor of the rate (Zaremba's medium model: 1.2, large: 1.15)",
         default=2.0,
         limit=Limit(lambda factor: 1 <= factor < math.inf, "at least 1"),
     )
@@ -90,9 +90,7 @@ class ScheduleConfig:
         limit=at_least(1),
     )
     warmup: int = option(
-        "optimiser steps at the start over which the rate rises from 0, in a line; 0: it is there at once",
-        default=0,
-        limit=at_least(0),
+        "first optimiser steps, over which the rate rises linearly from 0; 0: none", default=0, limit=at_least(0)
     )
 
     def __post_init__(self) -> None:
@@ -106,14 +104,14 @@ class ScheduleConfig:
 class FinetuneConfig:
     """Finetune stages after an nt_asgd training (Merity et al., 2018; Wang et al., 2019).
 
-    Each loads the best weights so far and averages from its first step on. It ends when the test of
-    `training.optimizer.nonmonotone`, here over its own validation losses, says so, or at `epochs`. Without stages all
-    other fields keep their defaults; a run without stages may be given some later, with any of them.
+    A stage loads the best weights so far and averages from its first step on. It ends when the test of
+    `training.optimizer.nonmonotone` fires on the stage's validation losses, or after `epochs`. Without stages all
+    other fields keep their defaults; a resumed run may add stages, with any values.
     """
 
-    stages: int = option("how many; 0: none", default=0, limit=at_least(0))
-    lr: float | None = option("of every stage; null: training.optimizer.lr", default=None, limit=POSITIVE)
-    epochs: int = option("of a stage, at most", default=1000, limit=at_least(1))
+    stages: int = option("number of stages; 0: none", default=0, limit=at_least(0))
+    lr: float | None = option("rate of every stage; null: training.optimizer.lr", default=None, limit=POSITIVE)
+    epochs: int = option("most epochs of a stage", default=1000, limit=at_least(1))
     nonmonotone: int = option("n of the test that ends a stage", default=USUAL_PAST, limit=at_least(1))
     adversarial: float | None = option(
         "ε of the adversarial softmax from the first stage on; null: as before", default=None
@@ -127,10 +125,10 @@ class FinetuneConfig:
     )
 
     def __post_init__(self) -> None:
-        idle = [  # all in one message: a preset may have set several
-            f"training.finetune.{one.name}={as_written(getattr(self, one.name))} (default {as_written(one.default)})"
-            for one in fields(self)
-            if getattr(self, one.name) != one.default
+        idle = [  # one message for all: a preset may have set several
+            f"training.finetune.{x.name}={as_written(getattr(self, x.name))} (default {as_written(x.default)})"
+            for x in fields(self)
+            if getattr(self, x.name) != x.default
         ]
         if idle and not self.stages:
             raise InputError(
@@ -153,8 +151,8 @@ class BatchingConfig:
     )
     batch_size: int = option("streams read side by side", default=64, limit=at_least(1))
     length: int = option(
-        "BPTT, steps a segment; gradients stop there, state and memory do not. Of sentences the longest that "
-        "long_sentences leaves whole",
+        "BPTT, steps per segment; gradients stop at its start, state and memory do not. For sentences: the longest "
+        "that long_sentences=cut leaves whole",
         default=20,
         limit=at_least(1),
     )
@@ -162,47 +160,43 @@ class BatchingConfig:
         "a new order of documents or sentences every epoch (streams have only one order)", default=False
     )
     eval_batch_size: int = option(
-        "streams side by side when validating. Fewer are slower and give each stream more context",
+        "streams side by side in validation; fewer are slower, but give each word more context",
         default=16,
         limit=at_least(1),
     )
-    bucket: bool = option(
-        "put sentences of similar length in a batch, so that there is little padding; needs shuffle", default=False
-    )
+    bucket: bool = option("put sentences of similar length in a batch, for less padding; needs shuffle", default=False)
     long_sentences: LongSentences = option(
-        "what becomes of training sentences of more than `length` targets: keep (whole) or cut (the rest is lost, "
-        "as in Salton et al., 2017). In evaluation they are always whole",
+        "training sentences of more than `length` targets: keep (whole) or cut (the rest is dropped, as in Salton "
+        "et al., 2017). Evaluation always reads them whole",
         default="keep",
     )
     predict_first: bool = option(
-        "<eos> is read before each sentence, and its first word predicted; false: that word is read without being "
-        "predicted, as in the code of Salton et al. (2017). For sentences alone",
+        "read <eos> before each sentence, and predict its first word; false: read the first word without "
+        "predicting it, as in the code of Salton et al. (2017). Only for sentences",
         default=True,
     )
     length_spread: float = option(
-        "draw the length of each training segment, with this standard deviation around `length` and at least 5 "
-        "steps, and scale its learning rate to it (Merity et al., 2018: 5); 0: none is drawn. This and the next "
-        "three are for kind=streams alone",
+        "draw the length of each training segment, at least 5, with this standard deviation around `length`, and "
+        "scale its learning rate by it (Merity et al., 2018: 5); 0: fixed lengths. This and the next three are "
+        "only for kind=streams",
         default=0.0,
     )
     short_share: float = option(
-        "chance of a training segment to be drawn around half the `length` (Merity et al., 2018: 0.05)",
+        "probability that a training segment is drawn around half the `length` (Merity et al., 2018: 0.05)",
         default=0.0,
         limit=SHARE,
     )
     longest_over: int | None = option(
-        "a drawn segment is at most this many steps longer than `length`; null: there is no limit",
+        "a drawn segment is at most this many steps longer than `length`; null: no limit",
         default=None,
         limit=at_least(0),
     )
     partial_shuffle: bool = option(
-        "each epoch every stream begins at another place, drawn uniformly, and reads what is before it at its end "
-        "(Press, 2019)",
-        default=False,
+        "rotate every stream by a uniform number of steps each epoch (Press, 2019)", default=False
     )
     group_size: int | None = option(
-        "streams a backward pass: gradients of groups add up to that of the batch, which needs less memory; must "
-        "divide batch_size; null: all at once",
+        "streams per backward pass: gradients of groups add up to the batch's, with less memory; must divide "
+        "batch_size; null: all at once",
         default=None,
     )
 
@@ -229,11 +223,11 @@ class BatchingConfig:
 
     def streams(self, *, training: bool) -> StreamRules:
         """Return the random draws of streams; evaluation has none."""
-        drawn = {each.name: getattr(self, each.name) for each in fields(StreamRules)}
+        drawn = {rule.name: getattr(self, rule.name) for rule in fields(StreamRules)}
         return StreamRules(**drawn) if training else StreamRules()
 
     def sentences(self, *, training: bool) -> SentenceRules:
-        """Return the rules for sentences; in evaluation none is cut, and their order changes nothing."""
+        """Return the rules for sentences; evaluation cuts none, and sorts them by length."""
         if not training:
             return SentenceRules(predict_first=self.predict_first, order="by-length")
         return SentenceRules(
@@ -247,7 +241,7 @@ _OF_ONE_KIND = {
     "sentences": ("long_sentences", "predict_first"),
     "streams": ("length_spread", "short_share", "partial_shuffle"),
 }
-"""Fields that mean nothing for batches of another kind."""
+"""Fields that apply only to one kind of batches."""
 
 
 @options("training")
@@ -258,49 +252,48 @@ class TrainingConfig:
     schedule: ScheduleConfig = option("how the learning rate changes", default_factory=ScheduleConfig)
     batching: BatchingConfig = option("how the text is cut", default_factory=BatchingConfig)
     finetune: FinetuneConfig = option(
-        "what follows when `epochs` are done or patience is out", default_factory=FinetuneConfig
+        "stages after `epochs` are done or patience is out", default_factory=FinetuneConfig
     )
     activation_penalty: float = option(
-        "α of activation regularisation (Merity et al., 2017): α · mean of the squares of what the head reads, "
-        "after dropout",
+        "α of activation regularisation (Merity et al., 2017): α · mean square of the head's input, after dropout",
         default=0.0,
         limit=NOT_NEGATIVE,
     )
     temporal_penalty: float = option(
-        "β of temporal activation regularisation: β · mean of the squares of how much the encoder's output "
-        "changes from one step to the next, before dropout",
+        "β of temporal activation regularisation: β · mean square of the change of the encoder's output from step "
+        "to step, before dropout",
         default=0.0,
         limit=NOT_NEGATIVE,
     )
     loss: Literal["mean", "time-sum"] = option(
-        "what is minimised: mean (per predicted token) or time-sum (summed over time, averaged over streams: "
-        "Zaremba's and Salton's; about `length` times larger, so rates and clips are not interchangeable). "
-        "Penalties are added as they are; what is logged is always the NLL per predicted token, without them",
+        "the NLL to minimise: mean (per predicted token) or time-sum (summed over time, averaged over streams: "
+        "Zaremba's and Salton's; about `length` times larger, so rates and clips differ). Penalties are added "
+        "unscaled; logs always have the NLL per predicted token, without penalties",
         default="mean",
     )
     epochs: int = option(
-        "passes over the training part at most, those of finetune.stages not counted", default=10, limit=at_least(1)
+        "most passes over the training part, without those of finetune.stages", default=10, limit=at_least(1)
     )
     patience: int | None = option(
-        "stop after this many epochs in a row without a better validation loss; null: never. With nt_asgd counted "
-        "from the first average on: before that, averages begin when the loss stagnates",
+        "stop after this many epochs in a row without a better validation loss; null: never. With nt_asgd, epochs "
+        "count from the first average on; before that, a stagnating loss begins the averages",
         default=2,
         limit=at_least(1),
     )
     start_from: str | None = option(
-        "the folder of a run whose weights, the best until then, this one begins with; parameters that it lacks "
-        "(those of a span buffer, say) begin as usual; null: all do",
+        "folder of a run whose best weights this run begins with; parameters that it lacks (such as a span "
+        "buffer's) are initialised as usual; null: all are",
         default=None,
     )
     learns: Literal["all", "memory"] = option(
-        "which weights change: all, or memory: of a run that begins with another's, only those of its memory. The "
-        "rest stays what it was; dropout acts",
+        "which weights change: all, or memory, with start_from: only those of the memory. The others stay fixed; "
+        "dropout acts",
         default="all",
     )
     seed: int = option("of initial weights, dropout and order", default=1, limit=SEED)
     precision: Precision = option(
-        "fp32, or bf16: products in bfloat16, master weights, losses and sums in float32; what an LSTM carries "
-        "from step to step is as wide as the library's kernel has it",
+        "fp32, or bf16: products in bfloat16; master weights, losses and sums in float32; an LSTM's state has the "
+        "type of torch's kernel",
         default="fp32",
     )
     device: str = option("auto takes a GPU if there is one", default="auto")
@@ -329,13 +322,15 @@ class TrainingConfig:
 
 @options()
 class BenchOptions:
-    """What is timed."""
+    """Options of a timing.
+
+    Raises:
+        InputError: a number outside its range.
+    """
 
     rounds: int = option(
-        "timed steps of each, from all over an epoch; the median counts", default=15, limit=at_least(1)
+        "timed steps of each configuration, from all over an epoch; the median counts", default=15, limit=at_least(1)
     )
     operations: int = option(
-        "profile a step: the N operations that take longest, on a GPU by its own time (default 0)",
-        default=0,
-        limit=at_least(0),
+        "profile a step: the N longest operations, on a GPU by its own time (default 0)", default=0, limit=at_least(0)
     )

@@ -1,12 +1,12 @@
-"""One training over several processes: the ranks that `torchrun` starts.
+"""One training in several processes: the ranks that `torchrun` starts.
 
-Each rank reads its share of the streams of every pass, and an all-reduce adds up the gradients. Loss, penalties and
-counts are those of the whole batch, so that the number of ranks changes nothing but the order of sums. Every rank has
-the same weights, optimiser and random numbers, and does the same steps.
+Each rank reads its share of the streams in every pass, and an all-reduce adds up the gradients. Loss, penalties and
+counts are those of the whole batch, so the number of ranks changes only the order of sums. All ranks have the same
+weights, optimiser and random numbers, and do the same steps.
 
-Each rank draws the masks of all streams and keeps those of its own (`models.ops.dropout.drawn`), as one process
-would. Rank 0 alone writes and prints. The others wait while it prepares the run, and then read the folder, which every
-rank must see. A checkpoint has the state of all streams, so that any number of ranks can go on from it.
+Each rank draws the dropout masks of all streams and keeps those of its streams (`models.ops.dropout.drawn`), so the
+draws equal those of one process. Only rank 0 writes and prints. The others wait while it prepares the run, then read
+the folder, which every rank must see. A checkpoint has the state of all streams: any number of ranks can resume.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from spanlm.training.config import BatchingConfig
 Value = TypeVar("Value")
 
 _WAIT = timedelta(days=1)
-"""Rank 0 may read a large text, or wait for room on the disk. A rank that has ended is noticed at once."""
+"""Timeout of messages: rank 0 may read a large text, or wait for disk space. A dead rank is noticed at once."""
 
 _NUMBERS, _ADDRESS = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"), ("MASTER_ADDR", "MASTER_PORT")
 
 
 class RankError(RunError):
-    """A failure that is not the same on every rank: the one that has it prints it."""
+    """A failure of one rank, which prints it; other errors are the same on every rank."""
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """The processes of a training, seen from one of them; by default it is alone."""
+    """The processes of a training, seen from one of them; by default there is only one."""
 
     rank: int = 0
     count: int = 1
     agreed: StopRequest = field(default_factory=StopRequest)
-    """Of several ranks: a signal that any of them had before their last sum."""
+    """With several ranks: a signal that any of them got before their last all-reduce."""
 
     def refuse_unfit(self, config: RunConfig) -> None:
         if self.count == 1:
@@ -63,31 +63,31 @@ class Ranks:
         require(size % self.count == 0, f"training.batching.{name}", size, limit)
 
     def refuse_shared_gpu(self, device: torch.device) -> None:
-        """Refuse two ranks on one GPU; `joined` has given each its own."""
+        """Refuse two ranks on one GPU; `joined` assigns one to each rank."""
         if self.count == 1 or device.type != "cuda":
             return
-        here, there = int(os.environ["LOCAL_WORLD_SIZE"]), torch.cuda.device_count()
-        if here > there or device.index is not None:
+        processes, gpus = int(os.environ["LOCAL_WORLD_SIZE"]), torch.cuda.device_count()
+        if processes > gpus or device.index is not None:
             raise InputError(
                 "training.device",
                 device,
-                f"{here} processes here, {there} GPU{'s' * (there > 1)}, and no two of them may use the same",
+                f"{processes} processes here, {gpus} GPU{'s' * (gpus > 1)}, and no two of them may use the same",
                 "Give torchrun a smaller --nproc-per-node, and take training.device=cuda, or cpu.",
             )
 
     def _shares(self, batching: BatchingConfig) -> Tensor:
-        """Return streams (groups, ranks, streams of a rank in a group)."""
+        """Return stream numbers, (groups, ranks, streams of a rank in a group)."""
         size = min(batching.group_size or batching.batch_size, batching.batch_size)
         return torch.arange(batching.batch_size).view(-1, self.count, size // self.count)
 
     def streams(self, batching: BatchingConfig) -> Tensor:
-        """Return which streams of the batch this rank reads: a share of each group."""
+        """Return the streams of the batch that this rank reads: a share of each group."""
         return self._shares(batching)[:, self.rank].flatten()
 
     def share(self, segments: Iterable[Segment]) -> Iterator[Segment]:
-        """Yield this rank's streams of each segment of an evaluation; one without any reads one and predicts nothing.
+        """Yield this rank's streams of each segment of an evaluation.
 
-        So all have the same metrics, and a state of every segment.
+        A rank without any reads one stream masked, so that all ranks have the same metrics and states.
         """
         for segment in segments:
             first, last = (len(segment.reset) * n // self.count for n in (self.rank, self.rank + 1))
@@ -95,9 +95,9 @@ class Ranks:
             yield share if last > first else replace(share, mask=torch.zeros_like(share.mask))
 
     def total(self, model: nn.Module, sums: Sequence[Tensor], request: StopRequest) -> list[Tensor]:
-        """Add up all ranks' gradients, in place, and their sums of a step, which are returned.
+        """Add up all ranks' gradients in place, and return the totals of a step's `sums`.
 
-        Float32 gradients and float64 sums are two messages. The second tells whether any rank was `asked` to stop.
+        Float32 gradients and float64 sums are two messages; the second also says whether any rank must stop.
         """
         if self.count == 1:
             return list(sums)
@@ -114,7 +114,7 @@ class Ranks:
         return [whole.view_as(x) for whole, x in zip(totals, sums, strict=True)]
 
     def tally(self, part: Tally, request: StopRequest) -> Tally:
-        """Add up all ranks' sums over a text, unless a rank was asked to stop, which may have left a part unread."""
+        """Add up all ranks' sums over a text; if a rank got a signal, return `part`, since the text may be unread."""
         if self.count == 1:
             return part
         tallies, requests = zip(*self._of_all((part, request.signal_number is not None)), strict=True)
@@ -128,7 +128,7 @@ class Ranks:
         )
 
     def stop(self, request: StopRequest) -> StopRequest:
-        """Return what a loop of steps looks at, so that all ranks stop after the same one."""
+        """Return the stop request for a loop of steps, so that all ranks stop after the same step."""
         return request if self.count == 1 else self.agreed
 
     def _agree(self, stop: bool, request: StopRequest) -> None:
@@ -144,26 +144,26 @@ class Ranks:
     def _together(self) -> Iterator[None]:
         try:
             yield
-        except RuntimeError as error:  # the libraries have no type of their own for it
+        except RuntimeError as error:  # the libraries have no type for a lost process
             raise RankError(
                 f"rank {self.rank}: lost another process of this training, which has ended or cannot be reached. "
                 "Start again with --resume auto; torchrun --max-restarts does so by itself."
             ) from error
 
     def _of_all(self, value: Value) -> list[Value]:
-        """Return what each rank gives, in their order; all wait for the last one."""
+        """Return all ranks' values in order; every rank waits for the last one."""
         values: list[Any] = [None] * self.count
         with self._together():
             dist.all_gather_object(values, value)
         return values
 
     def from_first(self, text: str = "here") -> str:
-        """Return the text that rank 0 has; the others wait for it."""
+        """Return rank 0's text, for which the others wait."""
         return text if self.count == 1 else self._of_all(text)[0]
 
     @contextmanager
     def first_alone(self) -> Iterator[None]:
-        """Let rank 0 do the block before the others, which end without a word if it fails there."""
+        """Run the block on rank 0 before the other ranks, which end silently if rank 0 fails."""
         if self.count == 1:
             yield
             return
@@ -182,17 +182,17 @@ class Ranks:
             if self.rank == 0:
                 self.from_first(str(status))
 
-    def require_equal(self, what: str) -> None:
-        """Refuse to go on unless `what`, the step, weights and what computes, is the same on every rank."""
-        first = self.from_first(what)
-        if what != first:
+    def require_equal(self, state: str) -> None:
+        """Refuse to train unless `state` (step, weights, device, precision) is the same on every rank."""
+        first = self.from_first(state)
+        if state != first:
             raise RankError(
-                f"rank {self.rank}: stands at {what}, and rank 0 at {first}. Every process must see the same folder "
+                f"rank {self.rank}: stands at {state}, and rank 0 at {first}. Every process must see the same folder "
                 "of the run and the same text, run the same version, and compute on the same kind of device."
             )
 
     def gathered(self, state: LMState, batching: BatchingConfig) -> LMState:
-        """Return the state of all streams in their order."""
+        """Return the state of all streams, in order."""
         if self.count == 1:
             return state
         parts = self._of_all({name: x.cpu() for name, x in state.flat().items()})
@@ -209,10 +209,10 @@ def taken(segment: Segment, streams: slice) -> Segment:
 
 
 def found() -> Ranks:
-    """Return this process's place among those that torchrun started.
+    """Return this process's rank among those that torchrun started.
 
     Raises:
-        InputError: `WORLD_SIZE` says that there are several, but not how to meet.
+        InputError: `WORLD_SIZE` is not a number, or above 1 without torchrun's other variables.
     """
     world, variables = os.environ.get("WORLD_SIZE") or "1", os.environ
     if world == "1":
@@ -226,16 +226,16 @@ def found() -> Ranks:
 
 @contextmanager
 def joined(ranks: Ranks) -> Iterator[None]:
-    """Meet the others for the block; an error that all have is raised on rank 0 alone."""
+    """Connect the ranks within the block; an error that all ranks share is raised only on rank 0."""
     if ranks.count == 1:
         yield
         return
     gpus = torch.cuda.device_count()
-    if gpus:  # before anything is put on one: each rank holds memory on its own alone
+    if gpus:  # first, so that each rank allocates memory only on its own GPU
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % gpus)
     with ranks._together():
         store, *_ = next(rendezvous("env://", ranks.rank, ranks.count, timeout=_WAIT))
-        # after a restart torchrun's store may still have the addresses of the processes before
+        # after a restart, torchrun's store may still have the addresses of the old processes
         store = PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
         backend = "cpu:gloo,cuda:nccl" if gpus else "gloo"
         dist.init_process_group(backend, store=store, timeout=_WAIT, rank=ranks.rank, world_size=ranks.count)

@@ -25,22 +25,22 @@ from torch.optim.sgd import sgd
 from spanlm.training.config import OptimizerConfig, ScheduleConfig
 
 _COUNT = torch.zeros((), dtype=torch.float32)
-"""Of the kind in which kernels count steps."""
+"""Step counter of the type that the kernels expect."""
 
 
 class Optimizer(ABC):
-    """Moves parameters by the functions of torch.optim, fused: one pass a step.
+    """Updates parameters by the functional, fused optimisers of torch.optim: one pass per step.
 
-    Its classes, which call the same functions, load torch's compiler with the first step of a process; nothing here
-    needs it, and it takes seconds.
+    The classes of torch.optim call the same functions, but load torch's compiler at a process's first step, which takes
+    seconds.
 
     Attributes:
         lr: η of the next step.
-        state: the tensors that belong to each parameter, by name.
+        state: the tensors of each parameter, by name.
     """
 
     entries: ClassVar[tuple[str, ...]] = ()
-    """What the kernel keeps of each parameter."""
+    """Names of the tensors that the kernel keeps for each parameter."""
 
     def __init__(self, parameters: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0) -> None:
         self.parameters: list[Tensor] = list(parameters)
@@ -53,7 +53,7 @@ class Optimizer(ABC):
 
     @torch.no_grad()
     def step(self) -> None:
-        """Move the parameters that have a gradient."""
+        """Update the parameters that have a gradient."""
         if pairs := [(parameter, parameter.grad) for parameter in self.parameters if parameter.grad is not None]:
             self._move([parameter for parameter, _ in pairs], [grad for _, grad in pairs])
 
@@ -63,7 +63,7 @@ class Optimizer(ABC):
 
     @abstractmethod
     def _move(self, parameters: list[Tensor], grads: list[Tensor]) -> None:
-        """Call the kernel."""
+        """Call the fused kernel."""
 
     def _kept(self, parameters: Sequence[Tensor]) -> list[list[Tensor]]:
         for parameter in parameters:
@@ -92,7 +92,7 @@ class Adagrad(Optimizer):
 
     def __init__(self, parameters: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0) -> None:
         super().__init__(parameters, lr, weight_decay)
-        self._kept(self.parameters)  # checkpoints from before the first step have it, too
+        self._kept(self.parameters)  # checkpoints from before the first step contain this state
 
     def _move(self, parameters: list[Tensor], grads: list[Tensor]) -> None:
         steps, sums = self._kept(parameters)
@@ -108,11 +108,11 @@ class SGD(Optimizer):
 
 
 class NTASGD(SGD):
-    """SGD that can begin to average; the caller, who validates, decides when.
+    """SGD that can average its weights; the caller, who validates, decides when averages begin.
 
-    `lr` is set before each step, after which it is the rate that the step had. With `lagged_rates` this is
-    torch.optim.ASGD(t0=0, lambd=0), which refreshes η and the weight of the average after it has used them: each
-    averaged step but the first has the rate that was asked for at the one before, and the average leaves w_1 out.
+    The caller sets `lr` before each step; afterwards `lr` is the rate that the step used. `lagged_rates` imitates
+    torch.optim.ASGD(t0=0, lambd=0), which updates η and the weight of the average after using them: each averaged step
+    but the first uses the rate set for the step before, and the average leaves w_1 out.
     """
 
     def __init__(
@@ -122,15 +122,15 @@ class NTASGD(SGD):
         self.lagged_rates = lagged_rates
         # K; None before averages begin, 0 to begin with the next step, over no weights before it
         self.averaged_steps: int | None = None
-        self.late_rate = lr  # with lagged rates, that of the next step
+        self.late_rate = lr  # with lagged rates, the rate of the next step
 
     @torch.no_grad()
     def step(self) -> None:
-        asked = self.lr
-        if self.lagged_rates and self.averaged_steps:  # the first rate is taken as asked
+        wanted = self.lr
+        if self.lagged_rates and self.averaged_steps:  # the first averaged step uses the rate as set
             self.lr = self.late_rate
         super().step()
-        self.late_rate = asked
+        self.late_rate = wanted
         if self.averaged_steps is None:
             return
         self.averaged_steps += 1
@@ -144,7 +144,7 @@ class NTASGD(SGD):
 
     @torch.no_grad()
     def exchange(self) -> None:
-        """Swap weights and averages in place, so that pointers to the weights (a fused kernel's buffer) stay valid."""
+        """Swap weights and averages in place, so that pointers to weights, such as a fused kernel's, stay valid."""
         for parameter in self.parameters:
             average = self.state[parameter]["average"]
             weight = parameter.detach().clone()
@@ -154,7 +154,7 @@ class NTASGD(SGD):
 
 @contextmanager
 def averaged(optimizer: Optimizer) -> Iterator[bool]:
-    """Put averages, if there are any, into the model for the block, then its own weights; yield whether there are."""
+    """Put the averages, if any, into the model within the block, then restore its weights; yield whether any exist."""
     if not (isinstance(optimizer, NTASGD) and optimizer.averaged_steps):
         yield False
         return
@@ -183,8 +183,8 @@ def optimizer_state(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]
 
 
 def expected_state(optimizer: Optimizer, model: nn.Module, steps: int, averaged_steps: int | None) -> dict[str, Tensor]:
-    """Return tensors of the kinds in `optimizer_state` after a number of steps, and a number of averaged steps."""
-    # Adagrad makes its state at once, the others with their first step or average
+    """Return tensors of the names, shapes and types of `optimizer_state` after so many steps and averaged steps."""
+    # Adagrad creates its state at once, other optimisers at their first step or average
     kept = optimizer.entries if steps or isinstance(optimizer, Adagrad) else ()
     entries = (*kept, "average") if averaged_steps else kept
     trainable = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}

@@ -1,4 +1,4 @@
-"""Where a training stands between two steps: its epochs, its stages, its averages, and when each is over."""
+"""The position of a training between two steps, and the rules that end epochs, stages and the run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spanlm.training.config import TrainingConfig
 
 @dataclass
 class Position:
-    """Where a training run stands between two steps. NLLs are sums in nats."""
+    """The position of a training run between two steps. NLLs are sums in nats."""
 
     rate: float  # the learning rate of this epoch
     epoch: int = 0  # finished epochs
@@ -22,23 +22,23 @@ class Position:
     tokens: int = 0  # predicted tokens of training in all
     epoch_nll: float = 0.0  # of this epoch so far
     epoch_tokens: int = 0  # predicted tokens of this epoch so far
-    logged_nll: float = 0.0  # both at the last row of metrics.jsonl
+    logged_nll: float = 0.0  # `epoch_nll` and `epoch_tokens` at the last row of metrics.jsonl
     logged_tokens: int = 0
     best_loss: float = math.inf  # best validation loss so far, nats a token
-    best_epoch: int = 0  # the epoch that had it, counted from 1; 0 before the first
-    stale: int = 0  # epochs since then
+    best_epoch: int = 0  # the epoch with the best loss, from 1; 0 before the first
+    stale: int = 0  # epochs since the best, or since averages began
     metrics_size: int = 0  # bytes of metrics.jsonl
-    metrics_checksum: int = 0  # their CRC-32
+    metrics_checksum: int = 0  # CRC-32 of these bytes
     config: str = ""  # digest of the run's configuration
     data: str = ""  # digest of the corpus; a resumed run must find the same
     stage: int = 0  # 0, or the number of the finetune stage
     stage_began: int = 0  # finished epochs when the stage began
-    # validation losses for the non-monotone test: of the epochs before averages, or of the finetune stage
+    # validation losses for the non-monotone test, of the epochs before averages, or of the finetune stage
     losses: list[float] = field(default_factory=list)
     averaging_since: int | None = None  # optimiser steps when averages began; None before
     late_rate: float = 0.0  # with averages and lagged rates, the rate of the next step
     best_weights: str = ""  # SHA-256 of the best weights, as `model.safetensors` has it
-    parts: dict[str, float] = field(default_factory=dict)  # sums over this epoch so far of the head's metrics
+    parts: dict[str, float] = field(default_factory=dict)  # sums of the head's metrics over this epoch so far
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; JSON has no infinity."""
@@ -49,7 +49,7 @@ class Position:
         """Undo `to_json`.
 
         Raises:
-            RunError: a field is missing or unknown, or no value of a run.
+            RunError: a field is missing or unknown, or has an impossible value.
         """
         wrong = set(Position.__dataclass_fields__) ^ set(values)
         if wrong:
@@ -94,7 +94,7 @@ class Position:
         return self.epoch >= training.epochs or self._impatient(training)
 
     def _impatient(self, training: TrainingConfig) -> bool:
-        """Whether patience is at its end, which does not count before averages begin."""
+        """Whether patience has run out; with nt_asgd it counts only after averages begin."""
         waiting = training.optimizer.kind == "nt_asgd" and not self.averaged
         return training.patience is not None and self.stale >= training.patience and not waiting
 
@@ -122,9 +122,9 @@ class Position:
         return improved
 
     def averages_begin(self, training: TrainingConfig, loss: float) -> bool:
-        """Note an epoch's validation loss; if averages are due, begin them with the next step and return True.
+        """Record an epoch's validation loss; if averages are due, begin them with the next step and return True.
 
-        They begin once, never end, and contain no weights from before. From then on patience counts anew.
+        Averages begin once, never end, and contain no earlier weights. Patience restarts when they begin.
         """
         optimizer = training.optimizer
         if optimizer.kind != "nt_asgd":
@@ -139,7 +139,7 @@ class Position:
         return True
 
     def begin_stage(self, rate: float) -> None:
-        """Begin the next finetune stage at its first step; it averages from there."""
+        """Begin the next finetune stage, which averages from its first step on."""
         self.stage += 1
         self.stage_began, self.losses, self.rate = self.epoch, [], rate
         self.averaging_since, self.stale = self.step, 0
@@ -166,10 +166,10 @@ def _is_of(kind: str, value: object) -> bool:
 
 
 def stagnated(losses: Sequence[float], n: int) -> bool:
-    """Return whether the last validation loss is above the best of those more than n epochs before it.
+    """Return whether the last validation loss is above the best loss of more than n epochs ago.
 
-    This needs a loss before the last n + 1: it is never so before epoch n + 2. The test is that of the authors' code
-    (Merity et al., 2018): the paper prints the last n, which its authors call a misprint.
+    The first epoch that can stagnate is n + 2. This is the test of the authors' code (Merity et al., 2018); the paper
+    prints the last n epochs, which its authors call a misprint.
     """
     older = losses[: max(0, len(losses) - 1 - n)]
     return bool(older) and losses[-1] > min(older)

@@ -1,6 +1,6 @@
-"""The progress of a run: the events that its watcher gets, and its rows of metrics.jsonl.
+"""The progress of a run: events for its watcher, and rows of metrics.jsonl.
 
-Library code does not print; a `Watcher` can.
+Library code does not print; a `Watcher` may.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class StepEvent:
     segments: int  # of the epoch
     rate: float
     gradient_norm: float  # before clipping
-    tokens: int  # predicted ones of the step
+    tokens: int  # predicted tokens of the step
     tokens_per_second: float  # of the epoch, in this process
 
     def row(self) -> dict[str, Any]:
-        """Return the row: its loss is the mean since the row before, its parts are of the epoch so far."""
+        """Return the row: the loss is the mean since the last row, the parts are means over the epoch so far."""
         at = self.position
         loss = (at.epoch_nll - at.logged_nll) / (at.epoch_tokens - at.logged_tokens)
         parts = log_of_training(at.parts)
@@ -60,7 +60,7 @@ class EpochEvent:
     valid_parts: Mapping[str, float] = field(default_factory=dict)
 
     def row(self) -> dict[str, Any]:
-        """Return the row; parts of a text too short for a span are left out."""
+        """Return the row; it lacks the parts if the text is too short for a span."""
         at, parts = self.position, {"train": self.train_parts, "valid": self.valid_parts}
         parts = {split: values for split, values in parts.items() if values}
         begin = {"event": "valid", "step": at.step, "tokens": at.tokens, "epoch": at.epoch}
@@ -87,11 +87,11 @@ class Watcher:
         """Called after every validation."""
 
     def note(self, text: str) -> None:
-        """Get a message for the user."""
+        """Called with a message for the user."""
 
 
 class Journal:
-    """Keeps the time and the metrics of one run, and notifies its watcher."""
+    """Times one run, writes its metrics and notifies its watcher."""
 
     def __init__(self, training: TrainingConfig, watcher: Watcher) -> None:
         self._training, self._watcher = training, watcher
@@ -100,18 +100,18 @@ class Journal:
 
     @contextmanager
     def open(self, folder: Path, position: Position) -> Iterator[None]:
-        """Write rows to metrics.jsonl within the block; the file is first cut to its size at the position."""
+        """Write rows to metrics.jsonl within the block; first truncate the file to its size at the position."""
         with closing(MetricsLog(folder / METRICS, position.metrics_size, position.metrics_checksum)) as self._metrics:
             yield
 
     def sync(self, position: Position) -> None:
-        """Wait until the disk has all rows, and note their size and checksum in the position."""
+        """Wait until all rows are on the disk, and record their size and checksum in the position."""
         if self._metrics is not None:
             self._metrics.sync()
             position.metrics_size, position.metrics_checksum = self._metrics.size, self._metrics.checksum
 
     def begin_epoch(self) -> None:
-        """Start the clock: an epoch begins, or goes on in this process."""
+        """Start the clock at the start of an epoch, or of its rest in this process."""
         self._began, self._tokens, self._seconds = time.perf_counter(), 0, 0.0
 
     @property
@@ -119,7 +119,7 @@ class Journal:
         return self._tokens / self._seconds if self._tokens else 0.0
 
     def step(self, position: Position, segments: int, rate: float, norm: float, tokens: int) -> None:
-        """Notify of a step (see `StepEvent`), and write a row after every `log_every` of them."""
+        """Notify the watcher of a step (see `StepEvent`); every `log_every` steps write a row."""
         self._tokens += tokens
         self._seconds = time.perf_counter() - self._began
         event = StepEvent(copy(position), segments, rate, norm, tokens, self._speed)
@@ -131,7 +131,7 @@ class Journal:
     def epoch(
         self, position: Position, valid: Tally, improved: bool, train_loss: float, train_parts: Mapping[str, float]
     ) -> EpochEvent:
-        """Write the row of an epoch that was just closed; return the event for after its checkpoint."""
+        """Write the row of a closed epoch; return its event, which the watcher gets after the checkpoint."""
         parts, pace = (train_parts, log_of(valid.metrics, valid.tokens)), (self._speed, self._seconds)
         event = EpochEvent(copy(position), train_loss, valid.loss, improved, *pace, *parts)
         self._write(event)
@@ -147,10 +147,10 @@ class Journal:
 
 
 def training_seconds(epochs: Sequence[Mapping[str, Any]], tokens: int) -> float:
-    """Return the seconds of all training steps, without validations, from targets a second; by default `tokens`.
+    """Return the seconds of all training steps, without validations, from the epochs' speeds.
 
-    An epoch whose steps ran in a process that was killed before it closed has no speed: the mean of the others counts,
-    and without others 0 is returned.
+    `tokens` is the number of targets of an epoch whose row lacks it. An epoch without a speed, since its process was
+    killed, counts with the mean speed of the others; if all lack one, the result is 0.
     """
     ends = [0, *(row.get("tokens", tokens * number) for number, row in enumerate(epochs, 1))]
     targets = [after - before for before, after in pairwise(ends)]

@@ -43,23 +43,23 @@ def train(
     resume: bool = False,
     ranks: Ranks = ALONE,
 ) -> Position:
-    """Train in `folder`, or go on there.
+    """Train in `folder`, or resume there.
 
     Args:
-        config: the whole run's.
+        config: the configuration of the run.
         corpus: the data that `config.data` describes.
-        folder: made if need be; holds everything of the run.
-        watcher: is notified of progress.
-        resume: go on from the last checkpoint, if there is one, with the configuration that the folder has but for
-            fields that are `CHANGEABLE`.
-        ranks: the processes that train together, `joined`; each calls this. Rank 0 writes, and has the watcher.
+        folder: everything of the run goes here; created if missing.
+        watcher: gets the run's progress.
+        resume: continue from the last checkpoint, if there is one; only `CHANGEABLE` fields may differ from the
+            folder's configuration.
+        ranks: the processes that train together, `joined`; each calls this. Only rank 0 writes and has the watcher.
 
     Returns:
-        Where the run ended; `best_epoch` and `best_loss` are those of `model.safetensors`.
+        The position at the end; `best_epoch` and `best_loss` are those of `model.safetensors`.
 
     Raises:
         InputError: the folder is in use, holds a run and `resume` is False, or holds another configuration; the corpus
-            is another than `config.data` says.
+            is not that of `config.data`.
         RunError: see `Trainer.restore` and `Trainer.run`.
 
     Example:
@@ -72,20 +72,20 @@ def train(
     require(isinstance(corpus, Corpus), "corpus", type(corpus).__name__, "a Corpus; load_corpus(config.data) gives it")
     require_path("folder", folder)
     require(watcher is None or isinstance(watcher, Watcher), "watcher", watcher, "an object of a Watcher")
-    folder, config = Path(folder), RunConfig.from_tree(config.to_tree())  # whose values have the types of their fields
+    folder, config = Path(folder), RunConfig.from_tree(config.to_tree())  # validates the types of all values
     first, new = ranks.rank == 0, not folder.exists()
     watcher = watcher if watcher is not None and first else Watcher()
-    with ExitStack() as lock, torch.random.fork_rng(devices=[]):  # a caller's generator goes on as if it had not been
+    with ExitStack() as lock, torch.random.fork_rng(devices=[]):  # leaves the caller's generator unchanged
         with ranks.first_alone():
             if first:
                 lock.enter_context(locked(folder, forget=new))
                 remove_unfinished(folder)
             config = _check(config, corpus, folder, resume or not first)
-            # refuses what cannot be trained, before anything is written
+            # before anything is written: refuses configurations that cannot be trained
             trainer = Trainer(config, corpus, folder, watcher, ranks)
             trainer.restore()
             if first:
-                _claim(config, corpus, folder)
+                _write_config(config, corpus, folder)
         if ranks.count > 1:
             digest = model_digest(trainer.model)
             precision = usable(config.training.precision, trainer.device)
@@ -97,10 +97,10 @@ def train(
 
 
 def words_of(config: RunConfig, folder: Path, file: Path) -> list[str]:
-    """Return what to say to `spanlm` to train in a folder, or to go on there; `file` gets the configuration.
+    """Write the configuration to `file`; return the words of the `spanlm` command that trains or resumes in `folder`.
 
     Raises:
-        InputError: there is no place for the file.
+        InputError: the file's folder cannot be created.
     """
     make_folder(file.parent, "--out")
     save_config(file, config.to_yaml())
@@ -108,33 +108,33 @@ def words_of(config: RunConfig, folder: Path, file: Path) -> list[str]:
 
 
 def last_position(folder: Path) -> Position | None:
-    """Return where the run of a folder stands, by its last good checkpoint; None: it has none.
+    """Return a run's position by its last intact checkpoint; None: it has no checkpoint.
 
     Raises:
-        RunError: the positions of all its checkpoints are damaged.
+        RunError: the positions of all checkpoints are damaged.
     """
     position = load_last_position(folder / CHECKPOINTS)
     return None if position is None else Position.from_json(position)
 
 
 def ended(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None:
-    """Return where the run of a folder ended; None if it is not begun, not finished, lost, damaged, or another one.
+    """Return the final position of a run; None if it is missing, unfinished, damaged, or of another configuration.
 
-    The tensors of its checkpoints are not read: what the run gave is its `model.safetensors`.
+    The checkpoints' tensors are not read, since a run's result is its `model.safetensors`.
     """
     try:
         position = last_position(folder)
         if position is None or not position.run_over(config.training) or not (folder / MODEL).is_file():
             return None
         changed = _first_change(RunConfig.load(folder / CONFIG, whole=True), config) is not None
-    except SpanlmError:  # its own process reports that
+    except SpanlmError:  # the run's own process reports the error
         return None
     return None if changed or position.data != corpus.digest("train", "valid") else position
 
 
 def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> RunConfig:
     data, metrics = findable(config.data), folder / METRICS
-    if corpus.config and (difference := first_difference(*(_text_of(each) for each in (config.data, corpus.config)))):
+    if corpus.config and (difference := first_difference(*(_text_of(x) for x in (config.data, corpus.config)))):
         field, mine, other = difference
         raise InputError(
             f"data.{field}",
@@ -161,7 +161,7 @@ def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> Run
             "Put the text back, or start with another folder."
         )
     if MODEL in existing and not holds_checkpoints(folder / CHECKPOINTS):
-        # a run that was killed before its first checkpoint may have the model of one epoch, but of no more
+        # a run that was killed before its first checkpoint may have a model, but of one epoch at most
         epochs = regular(metrics, 2**30).read_bytes().count(b'"event": "valid"') if METRICS in existing else 2
         if epochs > 1:
             raise InputError(
@@ -172,12 +172,12 @@ def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> Run
 
 
 def _text_of(data: DataConfig) -> dict[str, Any]:
-    """Return what says which text a corpus has, and how it is cut and numbered."""
+    """Identify a corpus's text and tokenisation, to compare it with `config.data`."""
     cut = {"tokenizer": data.effective_tokenizer, "documents": data.effective_documents}
     return asdict(findable(data)) | cut | {"dir": None, "download": False}
 
 
-def _claim(config: RunConfig, corpus: Corpus, folder: Path) -> None:
+def _write_config(config: RunConfig, corpus: Corpus, folder: Path) -> None:
     try:
         save_config(folder / CONFIG, config.to_yaml())
         if not (folder / VOCABULARY).exists():
@@ -197,11 +197,7 @@ def _first_change(old: RunConfig, new: RunConfig) -> tuple[str, Any, Any] | None
 
 
 def refuse_changes(old: RunConfig, new: RunConfig, folder: Path) -> None:
-    """Refuse to resume with another configuration than the run began with.
-
-    Raises:
-        InputError: names the first field that differs.
-    """
+    """Refuse to resume a run with another configuration; InputError names the first field that differs."""
     if difference := _first_change(old, new):
         field, before, after = difference
         raise InputError(
@@ -214,10 +210,10 @@ def refuse_changes(old: RunConfig, new: RunConfig, folder: Path) -> None:
 
 
 def _refuse_another_past(old: TrainingConfig, new: TrainingConfig, folder: Path) -> None:
-    """Refuse to change the end of a stage that is over, or the number of stages after the last."""
+    """Refuse to change the end of a finished stage, or the number of stages once the last one has begun."""
     try:
         saved = load_last_position(folder / CHECKPOINTS)
-    except RunError:  # all are damaged, as the run itself will say
+    except RunError:  # all are damaged, which `Trainer.restore` reports
         return
     position = Position.from_json(saved) if saved else Position(rate=new.optimizer.lr)
     stage, done, before, now = position.stage, position.stage_epochs, old.finetune, new.finetune

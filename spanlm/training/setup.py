@@ -1,4 +1,4 @@
-"""What a run needs before its first step: its stages, its model, its initial weights, and its text."""
+"""Preparation of a run: stages, model, initial weights and batches."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from spanlm.store.run_folder import CONFIG, VOCABULARY, copy_weights, read_weigh
 Group = TypeVar("Group", bound=Any)
 
 NEW = "memory."
-"""Begins the names of the parameters that the run of `start_from` may lack: those of a memory."""
+"""Prefix of the parameters that the run of `start_from` may lack: those of a memory."""
 
 
 def stage_config(config: RunConfig, stage: int) -> RunConfig:
     """Return the configuration of a stage (0: the main one), with the changes of `training.finetune`.
 
     Raises:
-        InputError: a change that this run cannot have.
+        InputError: a change is out of range for this run.
     """
     if stage == 0:
         return config
@@ -53,7 +53,7 @@ def _changed(group: Group, **values: object) -> Group:
 
 
 def refuse_unfit(config: RunConfig) -> None:
-    """Refuse stages that change what the model lacks."""
+    """Refuse finetune stages that change fields which the model lacks."""
     head, finetune = config.model.head, config.training.finetune
     require(
         finetune.last_latent_dropout is None or isinstance(head, MixtureOfSoftmaxesConfig),
@@ -66,10 +66,10 @@ def refuse_unfit(config: RunConfig) -> None:
 
 
 def batching_kind(kind: str, tokens: TokenFile) -> BatchingKind:
-    """Return how to cut a text: auto means documents where it has several, else streams.
+    """Resolve `auto`: documents if the text has several, else streams.
 
     Raises:
-        InputError: documents are asked for by name, but the text is one document.
+        InputError: `kind` is documents, but the text is one document.
     """
     several = len(tokens.documents) > 1
     if kind == "auto":
@@ -88,16 +88,15 @@ def batching_kind(kind: str, tokens: TokenFile) -> BatchingKind:
 
 
 def split_batcher(config: RunConfig, corpus: Corpus, split: str, batch_size: int, *, whole: bool) -> Batcher:
-    """Cut a split of the corpus as the configuration, the run's or that of a stage, says.
+    """Make the batcher of a split for the configuration of a run or of a stage.
 
-    The kind of the training split decides for all. `whole`: every token is predicted, in the order of the text, as in
-    validation.
+    The training split determines the kind of all splits. `whole`: predict every token, in the order of the text, as
+    validation does.
 
     Raises:
-        InputError: as `batching_kind`; options that the kind of auto cannot have; or a memory that would grow with
-            the text.
+        InputError: as `batching_kind`; options that the resolved kind lacks; or a memory that would grow with the text.
     """
-    asked, tokens = config.training.batching, corpus.splits[split]
+    configured, tokens = config.training.batching, corpus.splits[split]
     if len(corpus.vocabulary) == 2:  # <eos> and <unk>
         raise InputError(
             "data.corpus",
@@ -108,13 +107,13 @@ def split_batcher(config: RunConfig, corpus: Corpus, split: str, batch_size: int
                 "rarer ones (data.min_count)."
             ),
         )
-    kind = batching_kind(asked.kind, corpus.splits["train"])
+    kind = batching_kind(configured.kind, corpus.splits["train"])
     try:
-        batching = replace(asked, kind=kind)
+        batching = replace(configured, kind=kind)
     except InputError as error:
-        raise InputError(f"training.batching.kind={asked.kind}, which is {kind} for this text: {error}") from None
+        raise InputError(f"training.batching.kind={configured.kind}, which is {kind} for this text: {error}") from None
     if config.model.memory.slots is None and kind != "sentences":
-        cut = kind if asked.kind == kind else f"{asked.kind} (here {kind})"
+        cut = kind if configured.kind == kind else f"{configured.kind} (here {kind})"
         raise InputError(
             "model.memory.window",
             "null",
@@ -142,16 +141,16 @@ def split_batcher(config: RunConfig, corpus: Corpus, split: str, batch_size: int
 
 
 def build_model(config: RunConfig, vocabulary_size: int) -> LanguageModel:
-    """Make the model with the run's seed, and leave the global generator where training begins."""
+    """Build the model from the run's seed, which also sets the global generator for training."""
     refuse_too_large(config, vocabulary_size)
     torch.manual_seed(config.training.seed)
     return LanguageModel(config.model, vocabulary_size)
 
 
 def refuse_too_large(config: RunConfig, vocabulary_size: int, streams: int = 1, steps: int = 0) -> None:
-    """Refuse a model, or its training in segments of so many steps, that this process cannot hold.
+    """Refuse a model, or with `steps` its training in segments of so many steps, that exceeds the memory.
 
-    Only memory that is certainly needed is counted, so that nothing that would fit is refused.
+    The estimate is a lower bound, so that no model that fits is refused.
     """
     model, training, most = config.model, config.training, memory()
     copies, token = 1, 17  # two ids and the mask
@@ -164,7 +163,7 @@ def refuse_too_large(config: RunConfig, vocabulary_size: int, streams: int = 1, 
         count = count_configured(model, vocabulary_size, streams if steps else 0)
         least = count.total * copies * torch.float32.itemsize + count.state + streams * steps * token
         needed = f"{least:,}"
-    except (RuntimeError, TypeError):  # of one matrix alone: torch counts no further
+    except (RuntimeError, TypeError):  # a single matrix exceeds torch's largest size
         least, needed = most + 1, "2^63 or more"
     if least > most:
         raise InputError(
@@ -176,18 +175,18 @@ def refuse_too_large(config: RunConfig, vocabulary_size: int, streams: int = 1, 
 
 @dataclass(frozen=True)
 class WarmStart:
-    """The weights of another run with which a run began."""
+    """The start of a run from another run's weights."""
 
     folder: Path  # of the other run
     weights: str  # SHA-256
-    fresh: tuple[str, ...]  # parameters that it lacks, which were drawn as usual
+    fresh: tuple[str, ...]  # parameters that the other run lacks, initialised as usual
 
     def __str__(self) -> str:
         return f"the weights of {self.folder}" + (f"; new: {', '.join(self.fresh)}" if self.fresh else "")
 
 
 def hold_all_but_new(model: nn.Module) -> None:
-    """Train only the parameters that may be `NEW`; refuse a model without any."""
+    """Freeze all parameters except those of the memory; refuse a model without any."""
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(parameter.requires_grad and name.startswith(NEW))
     if not any(parameter.requires_grad for parameter in model.parameters()):
@@ -203,8 +202,8 @@ def warm_start(model: nn.Module, folder: Path, vocabulary: Vocabulary) -> WarmSt
     """Copy the best weights of a run into a new model; a memory that the run lacks keeps its initial weights.
 
     Raises:
-        InputError: no such run, another vocabulary, a weight without a parameter of its shape, a parameter without a
-            weight that is not `NEW`, or a weight that is not finite.
+        InputError: no such run, another vocabulary, a weight without a parameter of its shape, a parameter outside
+            `NEW` without a weight, or a weight that is not finite.
     """
     field = f"training.start_from={folder}"
     if not (folder / CONFIG).is_file():
@@ -217,9 +216,9 @@ def warm_start(model: nn.Module, folder: Path, vocabulary: Vocabulary) -> WarmSt
     weights, parameters = read_weights(folder, vocabulary.hash), dict(model.named_parameters())
     tensors = weights.tensors
     for name, tensor in sorted(tensors.items()):
-        there = parameters.get(name)
-        if there is None or there.shape != tensor.shape:
-            has = "lacks it" if there is None else f"has {tuple(there.shape)}"
+        parameter = parameters.get(name)
+        if parameter is None or parameter.shape != tensor.shape:
+            has = "lacks it" if parameter is None else f"has {tuple(parameter.shape)}"
             raise InputError(
                 f"{field}: its weight {name} is {tuple(tensor.shape)}, and this model {has}. Give "
                 "model.embedding_size, model.encoder and model.head the values of that run's config.yaml, and leave "

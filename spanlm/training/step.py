@@ -1,13 +1,13 @@
-"""The gradient of a segment's loss and penalties, one group of streams at a time.
+"""Gradients of a segment's loss and penalties, one group of streams at a time.
 
 Activation regularisation (Merity et al., 2017), as in the code of AWD-LSTM:
 
     AR  = α · mean(f²)                f: the head's input, after dropout
     TAR = β · mean((h_{t+1} − h_t)²)  h: the encoder's output, before dropout
 
-The paper writes L2 norms; the code, and the published α = 2 and β = 1, mean over every element of (T, B, ·). Padding is
-left out: a pair of steps counts for TAR if both are predicted. Both are sums over places of a mean over features, so
-that groups of streams can be added up and divided once.
+The paper writes L2 norms; the code, for which α = 2 and β = 1 were published, takes the mean over every element of
+(T, B, ·). Padding is left out: a pair of steps counts for TAR if both are predicted. AR and TAR are computed as sums
+over places of a mean over features, so that groups of streams can be added up and divided once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from spanlm.training.distributed import ALONE, Ranks, taken
 
 @dataclass(frozen=True)
 class StepResult:
-    """Results of a pass beside the gradients: sums over predicted tokens, the NLL in float64 and nats."""
+    """Results of a pass besides the gradients: sums over predicted tokens, the NLL in float64 and nats."""
 
     state: LMState  # after the last step, cut from the graph
     nll: Tensor
@@ -41,11 +41,11 @@ class StepResult:
 def backward(
     model: LanguageModel, segment: Segment, state: LMState, training: TrainingConfig, ranks: Ranks = ALONE
 ) -> StepResult:
-    """Add the gradients of a segment's loss to those of the parameters.
+    """Add the gradients of a segment's loss to the parameters' gradients.
 
-    With `batching.group_size` G, each G streams have a forward and backward pass of their own, and dropout masks of
-    their own; the losses are divided so that their sum is that of the undivided batch. So they are among `ranks`: each
-    reads its share of each group, whose state `state` is, and what it adds is one summand of all.
+    With `batching.group_size` G, each group of G streams has its own forward pass, backward pass and dropout masks; the
+    losses are scaled so that they add up to the loss of the whole batch. `ranks` work likewise: each reads its share of
+    every group, starting from `state`, and its gradients are one summand of the total.
     """
     tokens, streams = segment.mask.sum(), segment.mask.shape[1]
     pairs = neighbours(segment.mask).sum().clamp(min=1)
@@ -58,7 +58,7 @@ def backward(
         nll, extra = torch.where(group.mask, -scores.log_prob, 0.0).sum(), scores.extra_loss
         total = nll if isinstance(extra, float) else nll + torch.where(group.mask, extra, 0.0).sum()
         loss = total / divisor + model.head.penalty() * (group.mask.shape[1] / streams)
-        penalties: Tensor | float = 0.0  # always means, whatever `training.loss` is
+        penalties: Tensor | float = 0.0  # means for every `training.loss`
         if training.activation_penalty:
             penalties += training.activation_penalty * activation(readout.features, group.mask) / tokens
         if training.temporal_penalty:
@@ -75,17 +75,17 @@ def backward(
 
 
 def neighbours(mask: Tensor) -> Tensor:
-    """(T - 1, B): where a step of `mask` (T, B) and the one after it both count."""
+    """(T - 1, B): where both a step of `mask` (T, B) and the next step count."""
     return mask[1:] & mask[:-1]
 
 
 def activation(features: Tensor, mask: Tensor) -> Tensor:
-    """Σ over the places of `mask` (T, B) of the mean of features² (T, B, D), in float32 or float64."""
+    """Sum, over the places of `mask` (T, B), the mean of features² (T, B, D), in float32 or float64."""
     return _over(wide(features), mask)
 
 
 def temporal_activation(hidden: Tensor, mask: Tensor) -> Tensor:
-    """Σ over neighbouring steps of the mean of (h_{t+1} − h_t)², of hidden (T, B, H); 0 where T = 1."""
+    """Sum, over neighbouring steps, the mean of (h_{t+1} − h_t)² of hidden (T, B, H); 0 if T = 1."""
     hidden = wide(hidden)
     return _over(hidden[1:] - hidden[:-1], neighbours(mask))
 
@@ -100,16 +100,16 @@ def _groups(segment: Segment, state: LMState, size: int | None, ranks: Ranks) ->
     if size == streams and ranks.count == 1:
         yield segment, state
         return
-    own = size // ranks.count
-    for number, first in enumerate(range(ranks.rank * own, streams, size)):
-        part = taken(segment, slice(first, first + own))
-        held = slice(number * own, (number + 1) * own)
+    share = size // ranks.count
+    for number, first in enumerate(range(ranks.rank * share, streams, size)):
+        part = taken(segment, slice(first, first + share))
+        held = slice(number * share, (number + 1) * share)
         # kernels need contiguous states
         yield part, state.map(lambda x, held=held: x[:, held].contiguous())  # type: ignore[misc]
 
 
 def clip(model: LanguageModel, limit: float | None) -> Tensor:
-    """Scale all gradients so that their global norm is at most `limit`; return the norm before."""
+    """Scale all gradients to a global norm of at most `limit`; return the norm before."""
     parameters = [p for p in model.parameters() if p.grad is not None]
     norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
     if limit is not None:

@@ -1,4 +1,4 @@
-"""Many trainings: what a sweep.yaml asks for, its settings named by what differs, and their results side by side."""
+"""Sweeps: the settings of a sweep.yaml, their names by the fields that differ, and a table of their results."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from spanlm.training.position import Position
 from spanlm.training.run import refuse_changes
 
 MOST = 10_000
-"""Runs of a sweep."""
+"""Most runs of a sweep."""
 
 _COLUMNS = ("seed", "valid_perplexity", "best_epoch", "epochs", "folder", "parameters", "seconds")
-_LONGEST_NAME = 200  # bytes; a file system takes 255, with what the files beside the folder add
+_LONGEST_NAME = 200  # bytes; file systems allow 255, suffixes of files beside the folder included
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,14 +33,14 @@ class Sweep:
     """The content of a sweep.yaml; fields have their full names, or are nested as in a configuration.
 
     Attributes:
-        preset: what every run begins from; without it and without `config` the demo's.
-        config: a YAML file of a configuration, over the preset's if there is one.
+        preset: the base of every run; the demo's preset if neither this nor `config` is given.
+        config: a YAML file of a configuration, which overrides the preset.
         corpus: short for data.corpus.
-        grid: field → its values, of which every combination is trained; a single value is that of all runs.
-        runs: fields and values of each run, or of each that is combined with the grid.
-        match_parameters: θ_M of every run, or LSTMn, which chooses its hidden size as `spanlm train` does.
-        seeds: how many runs each setting has: from training.seed on, in folders seed-1, seed-2, …
-        out: the folder of all; by default runs/ and the name of the file.
+        grid: values by field; every combination is trained, and a single value applies to all runs.
+        runs: fields and values of each run; with a grid, each is combined with all of the grid.
+        match_parameters: θ_M of every run, or LSTMn; it determines the hidden size, as in `spanlm train`.
+        seeds: number of runs per setting, from training.seed on, in folders seed-1, seed-2, …
+        out: the folder of all runs; by default runs/ and the name of the file.
     """
 
     preset: str | None = None
@@ -54,16 +54,16 @@ class Sweep:
 
     @staticmethod
     def load(path: Path) -> Sweep:
-        """Read a file.
+        """Read a sweep.yaml.
 
         Raises:
-            InputError: not YAML, an unknown key (the nearest is named), a value that its key cannot have.
+            InputError: not YAML, an unknown key (the error suggests the nearest), or a value of the wrong type.
         """
         tree, names = read_yaml(path, pipes=True), [field.name for field in fields(Sweep)]
         if not tree:
             raise InputError(f"{path}: is empty; give it a grid of fields and values, or runs, or a preset")
         if "match_parameters" in tree:
-            tree["match_parameters"] = str(tree["match_parameters"])  # a number, too
+            tree["match_parameters"] = str(tree["match_parameters"])  # YAML may give a number
         for name, value in tree.items():
             if name not in names:
                 like = nearest(str(name), names)
@@ -80,10 +80,10 @@ class Sweep:
         return Sweep(**tree | {name: str(expanded(tree[name])) for name in ("config", "out") if name in tree})
 
     def overrides(self) -> Iterator[dict[str, str]]:
-        """Yield the fields of each setting by their full names, with values as one types them.
+        """Yield the fields of each setting by full name, with values as on the command line.
 
         Raises:
-            InputError: a field is in both grid and runs, has no values, or is the seed beside `seeds`.
+            InputError: a field is in both grid and runs, has no values, or is training.seed although `seeds` is given.
         """
         grid = {name: value if isinstance(value, list) else [value] for name, value in flat(dict(self.grid)).items()}
         for name, values in grid.items():
@@ -93,23 +93,23 @@ class Sweep:
             count *= len(values)
         require(count <= MOST, "runs of the sweep", count, f"at most {MOST:,}")
         for run in self.runs or [{}]:
-            own = flat(run or {})
-            for name in own.keys() & grid:
+            run_fields = flat(run or {})
+            for name in run_fields.keys() & grid:
                 raise InputError(
-                    "runs", limit=f"{name}={as_written(own[name])}: is in grid, too; leave it out of one of them"
+                    "runs", limit=f"{name}={as_written(run_fields[name])}: is in grid, too; leave it out of one of them"
                 )
             for combination in product(*grid.values()):
-                given = {"data.corpus": self.corpus} if self.corpus else {}
-                given |= own | dict(zip(grid, combination, strict=True))
-                if self.seeds is not None and "training.seed" in given:
+                options = {"data.corpus": self.corpus} if self.corpus else {}
+                options |= run_fields | dict(zip(grid, combination, strict=True))
+                if self.seeds is not None and "training.seed" in options:
                     raise InputError(
-                        "training.seed", given["training.seed"], f"leave it out beside seeds: {self.seeds}"
+                        "training.seed", options["training.seed"], f"leave it out beside seeds: {self.seeds}"
                     )
-                yield {name: value if isinstance(value, str) else json.dumps(value) for name, value in given.items()}
+                yield {name: value if isinstance(value, str) else json.dumps(value) for name, value in options.items()}
 
 
 def labels(names: Sequence[str]) -> dict[str, str]:
-    """Return a short name for each field: the last words of its full name that no other field ends with."""
+    """Return a short name for each field: the shortest end of its full name that no other field shares."""
     parts = {name: name.removesuffix(".kind").split(".") for name in names}
     short = {}
     for name, words in parts.items():
@@ -119,19 +119,19 @@ def labels(names: Sequence[str]) -> dict[str, str]:
     return short
 
 
-def differences(configs: Sequence[RunConfig], given: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return for each setting those of the fields `given` to any of them that differ, with values as one types them.
+def differences(configs: Sequence[RunConfig], options: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Return for each setting the fields, among those in `options`, whose values differ between settings.
 
-    A setting whose kind of model lacks a field lacks it here.
+    Values are as on the command line. A field that a setting's kind of model lacks is missing.
     """
     trees: list[Tree] = [flat(config.to_tree()) for config in configs]
-    names = dict.fromkeys(name for options in given for name in options)
+    names = dict.fromkeys(name for setting in options for name in setting)
     varied = [name for name in names if len({as_written(tree.get(name)) for tree in trees}) > 1]
     return [{name: as_written(tree[name]) for name in varied if name in tree} for tree in trees]
 
 
 def folder_name(values: Mapping[str, str], short: Mapping[str, str], otherwise: str) -> str:
-    """Name a setting's folder by what differs, `lr=0.5,memory=ngram`; `otherwise`: where nothing does."""
+    """Name a setting's folder by the fields that differ, `lr=0.5,memory=ngram`; without any, `otherwise`."""
     plain = {field: "-".join(re.findall(r"[\w.+-]+", value)) for field, value in values.items()}
     named = ",".join(f"{short[field]}={value}" for field, value in plain.items())
     if len(whole := named.encode()) > _LONGEST_NAME:
@@ -140,7 +140,7 @@ def folder_name(values: Mapping[str, str], short: Mapping[str, str], otherwise: 
 
 
 def seeded(config: RunConfig, folder: Path, seeds: int | None) -> dict[Path, RunConfig]:
-    """Return a setting's runs by their folders: FOLDER/seed-S from the configuration's seed on, or FOLDER alone."""
+    """Return a setting's runs by folder: `folder`/seed-S from training.seed on; without `seeds`, `folder` itself."""
     if seeds is None:
         return {folder: config}
     first = config.training.seed
@@ -149,7 +149,7 @@ def seeded(config: RunConfig, folder: Path, seeds: int | None) -> dict[Path, Run
 
 
 def refuse_begun(members: Mapping[Path, RunConfig]) -> None:
-    """Refuse runs that were begun with another configuration, or one run where several seeds are, and the reverse."""
+    """Refuse runs that began with another configuration, a run in a family's folder, and a family in a run's folder."""
     for folder, config in members.items():
         refuse_family(folder)
         if folder.name.startswith(SEED) and (folder.parent / CONFIG).exists():
@@ -160,13 +160,13 @@ def refuse_begun(members: Mapping[Path, RunConfig]) -> None:
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of a sweep, and the runs that have it: one, or one for each seed.
+    """One setting of a sweep and its runs: one, or one for each seed.
 
     Attributes:
-        name: of its folder.
-        values: of the fields that differ.
-        options: every field that was given, as on the command line.
-        members: the configuration of each run, by its folder.
+        name: the folder's name.
+        values: values of the fields that differ between settings.
+        options: values of all fields that the sweep sets, as on the command line.
+        members: the configuration of each run, by folder.
     """
 
     name: str
@@ -177,7 +177,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Result:
-    """What the finished runs of a setting reached on valid; `ended` and `seconds` of training are by their folders."""
+    """The validation results of a setting's finished runs; `ended` and `seconds` (of training) are by folder."""
 
     setting: Setting
     ended: Mapping[Path, Position]
@@ -198,12 +198,12 @@ class Result:
 
 
 def ranked(results: Sequence[Result]) -> list[Result]:
-    """Return the results with the best mean first; those that lack runs come after, those without any last."""
+    """Sort results by their mean, best first; incomplete settings follow, and settings without results come last."""
     return sorted(results, key=lambda x: (not x.ended, not x.complete, x.mean if x.ended else 0.0))
 
 
 def table_csv(results: Sequence[Result], varied: Sequence[str]) -> bytes:
-    """Return a line for each run: its fields that differ, its seed, and what it reached; empty where it is not done."""
+    """Return CSV with a line for each run: fields that differ, seed, results; unfinished runs have empty results."""
     file = io.StringIO(newline="")
     rows = csv.writer(file, lineterminator="\n")
     rows.writerow(["run", *varied, *_COLUMNS])

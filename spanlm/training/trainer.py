@@ -1,4 +1,4 @@
-"""The one trainer: truncated BPTT, validation after every epoch, stages, exact resume."""
+"""The trainer: truncated BPTT, validation after every epoch, stages, exact resume."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ from spanlm.training.step import backward, clip
 class Trainer:
     """Trains one model in one run folder, which the caller has locked.
 
-    On the same machine and number of threads a run that is killed and resumed ends with the same weights, bit for bit.
-    On a GPU some sums have no fixed order, and the last bits may differ, as between two undisturbed runs.
+    On the same machine, with the same number of threads, a killed and resumed run ends with the same weights bit for
+    bit. On a GPU some sums have no fixed order, and the last bits may differ, as between two undisturbed runs.
     """
 
     def __init__(self, config: RunConfig, corpus: Corpus, folder: Path, watcher: Watcher, ranks: Ranks = ALONE) -> None:
@@ -67,20 +67,20 @@ class Trainer:
             data=corpus.digest("train", "valid"),
             config=config_digest(config.to_tree()),
         )
-        # streams of equal length in training; in validation documents and sentences are whole
+        # training may cut documents and sentences; validation keeps them whole
         self.valid = setup.split_batcher(config, corpus, "valid", config.training.batching.eval_batch_size, whole=True)
         self._set_up()
         self.started: setup.WarmStart | None = None
         origin = config.training.start_from
-        # a resumed run has its own weights and does not need the other run any more
+        # a resumed run has its own weights, and no longer needs the other run
         if origin is not None and not holds_checkpoints(folder / CHECKPOINTS):
             self.started = setup.warm_start(self.model, expanded(origin), corpus.vocabulary)
 
     def _set_up(self) -> None:
-        """Make what the position's stage trains: its model, its optimiser, its batches."""
+        """Build the model, the optimiser and the batches of the position's stage."""
         config = setup.stage_config(self.config, self.position.stage)
         streams = config.training.batching.batch_size
-        # before the model: refuses what does not fit in memory
+        # before the model: refuses sizes that do not fit in memory
         self.batcher = setup.split_batcher(config, self.corpus, "train", streams, whole=False)
         self.model = setup.build_model(config, len(self.corpus.vocabulary)).to(self.device)
         if config.training.learns == "memory":
@@ -91,11 +91,11 @@ class Trainer:
         self.state = self.initial = self.model.init_state(len(self.streams))
 
     def restore(self) -> None:
-        """Go on from the last checkpoint, if there is one.
+        """Resume from the last checkpoint, if there is one.
 
         Raises:
-            InputError: it is of another text or configuration, or `model.safetensors` was lost with the best weights.
-            RunError: all checkpoints are damaged, or incomplete.
+            InputError: the checkpoint has another text or configuration, or a finished run lost its best weights.
+            RunError: all checkpoints are damaged or incomplete.
         """
         checkpoint, refused = load_last_checkpoint(self.folder / CHECKPOINTS)
         for text in refused:
@@ -123,13 +123,13 @@ class Trainer:
         )
 
     def _find_best(self) -> None:
-        """Make `model.safetensors` again if it was lost and the checkpoint has its weights.
+        """Rebuild a lost `model.safetensors` if the checkpoint has its weights.
 
         Raises:
-            InputError: it was lost with the best weights, and the run, which is finished, finds no better ones.
+            InputError: the best weights are lost, and the run is finished, so that it finds no better ones.
         """
         try:
-            # of a run that was killed after it had saved a better one they are not those of `best_weights`
+            # not compared with `best_weights`: a run may be killed after it saved better weights
             read_weights(self.folder, self.corpus.vocabulary.hash)
             return
         except LostWeights:
@@ -145,25 +145,25 @@ class Trainer:
         self.watcher.note(f"{lost}, the best so far: put it back, or there is none until a better one comes")
 
     def run(self) -> Position:
-        """Train until the last stage has ended, from the position on; see `restore`.
+        """Train from the current position to the end of the last stage.
 
         Raises:
             Interrupted: Ctrl-C or SIGTERM; the state is saved.
-            RunError: a loss that is not a number, or a full disk.
+            RunError: a loss that is not finite, or a full disk.
         """
         if not self.finished:
             self._record_start()
             self._note_averages()
         with self.journal.open(self.folder, self.position) if self.writes else nullcontext():
             if self.started is not None:
-                self._checkpoint()  # before a better model takes the place of the one that was read
+                self._checkpoint()  # before a better model can replace the weights that were read
             with stop_request() as signals:
                 self.request, request = signals, self.ranks.stop(signals)
                 while not self.finished:
                     if self.position.stage_over(self.config.training):
                         self._next_stage()
                     self._epoch(request)
-                if request.signal_number is not None:  # when the last epoch was written; a caller may have more to do
+                if request.signal_number is not None:  # came during the last save; a caller may have more to do
                     self._interrupt(request.signal_number)
         return self.position
 
@@ -192,7 +192,7 @@ class Trainer:
             )
 
     def _order(self) -> int:
-        # one order an epoch, known without drawing those before it
+        # one seed per epoch, without drawing earlier orders
         return self.config.training.seed * 1_000_003 + self.position.epoch
 
     def _epoch(self, request: StopRequest) -> None:
@@ -208,20 +208,20 @@ class Trainer:
         self._validate(request)
 
     def step(self, segment: Segment) -> None:
-        """Do one optimiser step on a segment, after those before it.
+        """Do one optimiser step on the next segment.
 
         Raises:
             RunError: the loss or the gradient is not finite; nothing was updated.
         """
         position, training = self.position, self.config.training
-        # before the segment moves: asking a GPU waits for it
+        # before the segment moves to a GPU, where reading `reset` would wait for the device
         state = self.state.reset(segment.reset[self.streams], self.initial)
         if self.device.type != "cpu":
             segment = segment.to(self.device)
         result = backward(self.model, segment, state, training, self.ranks)
         sums = self.ranks.total(self.model, [result.nll, result.metrics], self.request)
         norm = clip(self.model, training.optimizer.clip)
-        # one transfer from the device a step: each waits for it
+        # one transfer per step, since each transfer waits for the device
         numbers = torch.stack([sums[0], result.tokens.double(), norm.double()])
         nll, tokens, norm_value, *metrics = torch.cat([numbers, sums[1]]).tolist()
         self._refuse_not_finite(nll, norm_value)
@@ -237,14 +237,14 @@ class Trainer:
     def _refuse_not_finite(self, nll: float, norm: float) -> None:
         if math.isfinite(nll) and math.isfinite(norm):
             return
-        step, what = self.position.step + 1, "loss" if not math.isfinite(nll) else "gradient"
+        step, quantity = self.position.step + 1, "loss" if not math.isfinite(nll) else "gradient"
         change = "a lower training.optimizer.lr or training.optimizer.clip"
-        if step == 1:  # no rate was used yet
+        if step == 1:  # no learning rate was used yet
             change = "a smaller model.init_range, or from other weights (training.start_from)"
         kept = "the last checkpoint is intact" if holds_checkpoints(self.folder / CHECKPOINTS) else "no checkpoint yet"
         raise RunError(
-            f"step {step} (epoch {self.position.epoch + 1}, segment {self.position.segment + 1}): the {what} is not "
-            f"finite (NLL {nll}, gradient norm {norm}). Nothing was updated; {kept}. Start again in another folder "
+            f"step {step} (epoch {self.position.epoch + 1}, segment {self.position.segment + 1}): the {quantity} is "
+            f"not finite (NLL {nll}, gradient norm {norm}). Nothing was updated; {kept}. Start again in another folder "
             f"with {change}."
         )
 
@@ -289,19 +289,19 @@ class Trainer:
         return save_model(self.folder, self.model, self.corpus.vocabulary.hash, digest)
 
     def _next_stage(self) -> None:
-        """Go on from the best weights so far, with averages from the next step on."""
+        """Continue from the best weights so far, with averages from the next step on."""
         position, before = self.position, generator_states(self.device)
         position.begin_stage(setup.stage_config(self.config, position.stage + 1).training.optimizer.lr)
         self._set_up()
         restore_generators(before, self.device)
-        self.ranks.from_first()  # which has written them
+        self.ranks.from_first()  # wait until rank 0 has written the best weights
         if load_weights(self.folder, self.model, self.corpus.vocabulary.hash) != position.best_weights:
             raise RunError(
                 f"{self.folder / MODEL}: is not the model of epoch {position.best_epoch}, from which finetune stage "
                 f"{position.stage} begins. Put that back, or start with another folder."
             )
         self._begin_averages()
-        self._checkpoint()  # before a better model takes the place of the one that was loaded
+        self._checkpoint()  # before a better model can replace the weights that were loaded
         self.watcher.note(
             f"finetune stage {position.stage} of {self.config.training.finetune.stages} begins with the weights of "
             f"epoch {position.best_epoch}"
@@ -312,7 +312,7 @@ class Trainer:
         self.optimizer.averaged_steps = 0
 
     def _checkpoint(self) -> None:
-        """Save all that the run needs to go on exactly from between two steps."""
+        """Save everything that an exact resume needs."""
         state = self.ranks.gathered(self.state, self.config.training.batching)
         if not self.writes:
             return
@@ -328,7 +328,7 @@ class Trainer:
         save_checkpoint(self.folder / CHECKPOINTS, self.position.step, checkpoint)
 
     def _load(self, checkpoint: Checkpoint) -> None:
-        """Undo `_checkpoint`, with a new model and optimiser and the position that was read."""
+        """Undo `_checkpoint`; model and optimiser are new, the position is the checkpoint's."""
         position, model, optimizer, carried = self.position, self.model, self.optimizer, checkpoint.carried
         refuse_other_device(carried, self.device)
         expected = optimizers.expected_state(optimizer, model, position.step, position.averaged_steps)
@@ -348,7 +348,7 @@ class Trainer:
         self.state = (state if self.ranks.count == 1 else state.select(self.streams)).to(self.device)
 
     def _carried_kinds(self, carried: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return tensors of the kinds that a checkpoint carries: of all ranks' streams, and as long as it remembers."""
+        """Return tensors of the shapes and types that a checkpoint carries: all streams, and grown memories."""
         initial, streams = self.initial.flat(), self.config.training.batching.batch_size
         lengths = {name: len(x) for name, x in initial.items()}
         if self.config.model.memory.slots is None:
@@ -357,7 +357,7 @@ class Trainer:
             lengths |= dict.fromkeys(growing, max(remembered, default=0))
         kinds = {}
         for name, x in initial.items():
-            # with products in bfloat16 some states are, too
+            # with products in bfloat16, some states are bfloat16, too
             narrow = self.config.training.precision == "bf16" and x.is_floating_point()
             narrow = narrow and name in carried and carried[name].dtype == torch.bfloat16
             dtype, shape = torch.bfloat16 if narrow else x.dtype, (lengths[name], streams, *x.shape[2:])
@@ -373,7 +373,7 @@ class Trainer:
 
 
 def generator_states(device: torch.device) -> dict[str, Tensor]:
-    """Return the states of the random number generators that training draws from."""
+    """Return the states of the random number generators that training uses."""
     states = {"generator.cpu": torch.get_rng_state()}
     if device.type == "cuda":
         states["generator.cuda"] = torch.cuda.get_rng_state(device)
@@ -381,7 +381,7 @@ def generator_states(device: torch.device) -> dict[str, Tensor]:
 
 
 def refuse_other_device(carried: Mapping[str, Tensor], device: torch.device) -> None:
-    """Raise InputError if a checkpoint is of another kind of device, which draws other random numbers."""
+    """Raise InputError if a checkpoint comes from another kind of device, which draws other random numbers."""
     before = "cuda" if "generator.cuda" in carried else "cpu"
     if device.type != before:
         raise InputError(

@@ -1,13 +1,13 @@
-"""A corpus of Wikipedia articles, made as Daniluk et al. (2017, §4) describe theirs.
+"""A corpus of Wikipedia articles, as Daniluk et al. (2017, §4) describe theirs.
 
-The first pass cuts every source into words and keeps them as a shard; the second deals the articles out to the splits
-and chooses the vocabulary. Memory grows with the numbers of articles and of different words.
+The first pass cuts every source into words and saves them as a shard; the second assigns the articles to splits and
+chooses the vocabulary. Memory grows with the numbers of articles and of different words.
 
-    train.txt  valid.txt  test.txt    a sentence a line, words parted by spaces, a blank line after every article
+    train.txt  valid.txt  test.txt    a sentence a line, words separated by spaces, a blank line after every article
     articles.tsv                      every article: split, id, title, sentences, words
     corpus.json                       counts, options, sources
 
-A build that was stopped or killed goes on from its whole shards (`shards`).
+A build that was stopped or killed resumes from its complete shards (`shards`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PROPORTIONS = {"train": 22.5, "valid": 1.2, "test": 1.2}
 
 @options()
 class WikipediaConfig:
-    """Which articles become a corpus, and how."""
+    """Options of a corpus of articles."""
 
     sources: tuple[Path, ...] = option(
         "JSON lines of WikiExtractor --json (.jsonl, .jsonl.gz), MediaWiki XML dumps (.xml, .xml.bz2, .xml.gz), "
@@ -48,22 +48,22 @@ class WikipediaConfig:
     )
     out: Path = option("the folder to make")
     vocabulary: int = option(
-        "keep the most frequent words of the training part: so many, <unk> and <eos> included (default 77000, the "
-        "paper's)",
+        "size of the vocabulary, the most frequent words of the training part, including <unk> and <eos> (default "
+        "77000, the paper's)",
         default=77_000,
         limit=at_least(3, "at least 3 (<eos>, <unk> and a word)"),
     )
     category: str | None = option(
-        "take only articles with a category that this regular expression matches: the page's own [[Category:…]] "
-        'links, in JSON lines the field "category" or "categories"',
+        "take only articles with a category that this regular expression matches, in the page's [[Category:…]] "
+        'links or, in JSON lines, in the field "category" or "categories"',
         default=None,
     )
     articles: int | None = option("take the first N articles only", default=None, limit=at_least(3))
     seed: int = option("decides which articles are held out", default=1)
-    jobs: int | None = option("processes (default: one a processor); changes no result", default=None)
+    jobs: int | None = option("processes (default: one per processor); does not change results", default=None)
     on: str | None = option(
-        "read each source in a task of Ray, so many as jobs at a time on a machine: ray starts it here; "
-        "ray:ADDRESS is a cluster's, whose machines share the disk. Changes no result",
+        "read each source in a Ray task, at most `jobs` at a time on a machine: ray starts Ray here; ray:ADDRESS "
+        "connects to a cluster whose machines share the disk. Does not change results",
         default=None,
     )
     lowercase: bool = option("write words in small letters", default=False)
@@ -77,23 +77,23 @@ class WikipediaConfig:
 
     @property
     def engine(self) -> Engine:
-        """What cuts the sources if `on` is given."""
+        """The engine that cuts the sources if `on` is given."""
         return Engine(on=self.on, jobs=os.cpu_count() or 1 if self.jobs is None else self.jobs)
 
 
 def build_corpus(config: WikipediaConfig, report: Callable[[Progress], None] = lambda progress: None) -> dict[str, Any]:
-    """Build the corpus, in a hidden folder beside it until it is whole.
+    """Build the corpus in a hidden folder beside `config.out`, then rename the folder.
 
     A script that calls this with `jobs` above 1 needs `if __name__ == "__main__":`. `report` is called often;
-    an exception of it ends the build, and whole shards are kept.
+    if it raises, the build ends and keeps its complete shards.
 
     Returns:
         The content of `corpus.json`.
 
     Raises:
-        InputError: A source is not what it should be or is damaged, fewer than three articles are left, `config.out`
-            holds something, or the vocabulary asked for is larger than there are words.
-        RunError: A process was ended from outside, another one builds the same corpus, or the disk is full.
+        InputError: A source is damaged or of another format, fewer than three articles are left, `config.out` is not
+            empty, or the vocabulary is larger than the number of different words.
+        RunError: A process was killed, another one builds the same corpus, or the disk is full.
     """
     sources = find_sources(config.sources)
     out = Path(os.path.abspath(expanded(config.out)))
@@ -118,7 +118,7 @@ def build_corpus(config: WikipediaConfig, report: Callable[[Progress], None] = l
 
 
 def cut_sources(config: WikipediaConfig, report: Callable[[Progress], None] = lambda progress: None) -> None:
-    """Make the shards of some sources for a `build_corpus` of another process; errors are its own."""
+    """Make the shards of some sources for a `build_corpus` of another process, which reports the errors."""
     folder = _unfinished(Path(os.path.abspath(expanded(config.out))))
     make_folder(folder, "--out")
     Shards(config, folder, report).fill(find_sources(config.sources), take=False)
@@ -130,7 +130,7 @@ def _unfinished(out: Path) -> Path:
 
 @contextmanager
 def _workplace(out: Path) -> Iterator[Path]:
-    """Lock the hidden folder in which the corpus `out` is made; if the block fails, it stays with its shards."""
+    """Lock the hidden folder in which the corpus `out` is built; if the block fails, the shards stay there."""
     if os.path.lexists(out) and not (out.is_dir() and not any(out.iterdir())):
         raise InputError(f"--out={out}: is there already, and not empty; choose another name, or delete it first")
     folder = _unfinished(out)
@@ -160,10 +160,10 @@ def _too_few(sources: Sequence[Source], shards: Shards) -> InputError:
 
 
 def split_articles(articles: Mapping[int, int]) -> NDArray[np.int8]:
-    """Return the split (an index into `SPLITS`) of each of three or more articles, given as word counts by lot.
+    """Return the split (an index into `SPLITS`) of each article; `articles` has word counts by lot, at least three.
 
     In the order of their lots, articles go to valid until it has its share of all words, then to test, then to train.
-    So the length of an article does not change its chance to be held out.
+    So the length of an article does not change its probability of being held out.
     """
     order = np.argsort(np.fromiter(articles, np.uint64))
     sizes = np.fromiter(articles.values(), np.int64)[order]
@@ -172,7 +172,7 @@ def split_articles(articles: Mapping[int, int]) -> NDArray[np.int8]:
     for split, left in ((1, 2), (2, 1)):
         share = PROPORTIONS[SPLITS[split]] / sum(PROPORTIONS.values()) * float(sizes.sum())
         reached = int(np.searchsorted(np.cumsum(sizes[begin:]), share)) + 1
-        # each of the splits that are still to come needs one, too
+        # leave at least one article for each later split
         end = min(begin + reached, len(order) - left)
         splits[order[begin:end]] = split
         begin = end
@@ -180,7 +180,7 @@ def split_articles(articles: Mapping[int, int]) -> NDArray[np.int8]:
 
 
 def _write(config: WikipediaConfig, shards: Shards, folder: Path) -> dict[str, Any]:
-    """Write the texts of all splits and the list of articles; return their summary."""
+    """Write the texts of all splits and the list of articles; return the content of `corpus.json`."""
     splits = [SPLITS[split] for split in split_articles(shards.articles)]
     counts: Counter[str] = Counter()
     for split, article in zip(splits, shards.read("counting"), strict=True):
@@ -208,8 +208,8 @@ def _write(config: WikipediaConfig, shards: Shards, folder: Path) -> dict[str, A
             written[split].update(articles=1, sentences=len(lines), words=words, unknown=unknown)
     total = sum(written.values(), Counter[str]())
     digests = {split: digest_of(folder / f"{split}.txt") for split in SPLITS}
-    # what a model reads: words, an <eos> for every sentence and one for every article
-    tokens = {split: found.total() - found["unknown"] for split, found in written.items()}
+    # a model reads the words, an <eos> for every sentence and one for every article
+    tokens = {split: sums.total() - sums["unknown"] for split, sums in written.items()}
     options = ("vocabulary", "category", "articles", "seed", "lowercase")
     return {
         "format": 1,

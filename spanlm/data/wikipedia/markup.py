@@ -1,9 +1,9 @@
-"""Wikitext → plain text, a paragraph a line with blank lines between, by way of mwparserfromhell.
+"""Wikitext → plain text by mwparserfromhell: a paragraph a line, blank lines between.
 
-As WikiExtractor does, templates, tables, files, notes, formulas, galleries, headings and items of lists are left out.
-Unlike it, templates that only write words are written out (`_WRITTEN`): `{{lang|fr|mot}}`, `{{convert|5|km|mi}}` (as
-`5 km`), `{{formatnum:3}}`, quotations, dashes; without them sentences read "a total area of , of which". All others
-are left out and counted by name.
+Like WikiExtractor, this drops templates, tables, files, notes, formulas, galleries, headings and list items.
+Unlike WikiExtractor, it expands templates that only write words (`_WRITTEN`): `{{lang|fr|mot}}`,
+`{{convert|5|km|mi}}` (as `5 km`), `{{formatnum:3}}`, quotations, dashes; without them sentences read "a total area of
+, of which". Other templates are dropped and counted by name.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _BLOCK_TAGS = frozenset({"blockquote", "poem", "center", "div", "p", "quote"})
 _PREFIXES = frozenset({"file", "image", "media", "category"})
 _ITEM = "\x01"
 
-# elements that take the parser long and are left out anyway
+# elements that are slow to parse and dropped anyway
 _SPARED = re.compile(r"<!--|<(ref|math|gallery|timeline|score|source|syntaxhighlight|imagemap|hiero)\b[^<>]*>", re.I)
-# elements that the parser reads to their ends without looking for markup
+# elements within which the parser looks for no markup
 _OPAQUE = re.compile(
     r"<(nowiki|pre|ce|chem|inputbox|section|templatedata)(?: (?:[^][<>{}\"']|\"[^<>\"]*\"|'[^<>']*')*)?>", re.I
 )
@@ -36,8 +36,8 @@ _MARK = re.compile(
 )
 _OPENER = {"|}": "{|", "]]": "[[", "]": "["}
 _EMPTY = ("br", "wbr", "hr", "meta", "link", "img")
-# It starts again after every mark without an end, twice in every cell with attributes, and calls itself for every `=`
-# of a heading; pages that people wrote stay far below these
+# the parser restarts after every mark without an end, twice in every cell with attributes, and recurs for every `=` of
+# a heading; pages that people wrote stay far below these limits
 _MOST_MARKS, _MOST_OPEN, _DEEPEST_TABLE = 500_000, 64, 4
 _APOSTROPHES = re.compile(r"'{2,}")
 _MAGIC = re.compile(r"__[A-Z]{3,}__")
@@ -48,24 +48,24 @@ DISAMBIGUATION = re.compile(
     r"\s*(?:\||\}\})",
     re.I,
 )
-"""A template of pages that only list the meanings of a name."""
+"""Template on pages that only list the meanings of a name."""
 
 
 def category_names(wikitext: str, silent: Collection[str] = ()) -> list[str]:
-    """Return the names in the page's own `[[Category:…]]` links; `silent` as for `plain_text`."""
+    """Return the names in the page's `[[Category:…]]` links; `silent` as for `plain_text`."""
     names = "|".join(map(re.escape, {"category", *silent} - {"file", "image"}))
     return [name.strip() for name in re.findall(_CATEGORY.format(names=names), wikitext, re.I)]
 
 
 def is_tangled(wikitext: str) -> bool:
-    """Return whether the parser's time for this markup could grow faster than its length."""
+    """Return whether parsing this markup could take more than linear time."""
     stack: list[str] = []
     loose = 0
-    for count, found in enumerate(_MARK.finditer(drop_elements(_OPAQUE, drop_elements(_SPARED, wikitext)))):
-        mark, tag = found[0].lstrip(" \t:"), (found["tag"] or "").lower()
-        if mark == "<!--" or (tag and (not found["whole"] or mark.count('"') % 2 or mark.count("'") % 2)):
+    for count, match in enumerate(_MARK.finditer(drop_elements(_OPAQUE, drop_elements(_SPARED, wikitext)))):
+        mark, tag = match[0].lstrip(" \t:"), (match["tag"] or "").lower()
+        if mark == "<!--" or (tag and (not match["whole"] or mark.count('"') % 2 or mark.count("'") % 2)):
             loose += 1
-        elif tag and not found["end"]:
+        elif tag and not match["end"]:
             if not mark.endswith("/>") and tag not in _EMPTY:
                 stack.append(tag)
         elif tag or mark in _OPENER or mark[:1] == "}":
@@ -74,7 +74,7 @@ def is_tangled(wikitext: str) -> bool:
                     loose += 1
         elif mark[:2] == "{{":
             stack += mark
-        elif found["open"] or (mark[:1] == "=" and stack[-1:] == ["="]):
+        elif match["open"] or (mark[:1] == "=" and stack[-1:] == ["="]):
             stack.append(mark.rstrip("=") or "=")
         while mark == "\n" and stack and stack[-1] in "[=":
             loose += stack.pop() == "["
@@ -86,7 +86,7 @@ def is_tangled(wikitext: str) -> bool:
 def plain_text(wikitext: str, silent: Collection[str] = (), dropped: Counter[str] | None = None) -> str:
     """Return the page's running text, without links to the namespaces `silent` (in small letters).
 
-    Templates of which nothing is written are added to `dropped`, by their names.
+    Templates that write nothing are counted in `dropped` by name.
     """
     import mwparserfromhell
 
@@ -95,15 +95,15 @@ def plain_text(wikitext: str, silent: Collection[str] = (), dropped: Counter[str
     return _paragraphs(_MAGIC.sub("", _APOSTROPHES.sub(_unstyled, shown)))
 
 
-def _unstyled(found: re.Match[str]) -> str:
-    """Take italics and bold away; `''Hamlet'''s` keeps its own apostrophe."""
-    marks, after = len(found[0]), found.string[found.end() : found.end() + 2]
+def _unstyled(match: re.Match[str]) -> str:
+    """Remove marks of italics and bold; `''Hamlet'''s` keeps its apostrophe."""
+    marks, after = len(match[0]), match.string[match.end() : match.end() + 2]
     possessive = marks == 3 and re.match(r"s\b", after) is not None
     return "'" if marks == 4 or possessive else ""
 
 
 def _paragraphs(text: str) -> str:
-    """Join the lines of a paragraph; a line that is an item, or what is left of a table, stays alone or goes."""
+    """Join the lines of each paragraph; drop list items, and keep remains of tables on lines of their own."""
     paragraphs: list[list[str]] = []
     is_open = False
     for line in map(str.strip, text.split("\n")):
@@ -117,7 +117,7 @@ def _paragraphs(text: str) -> str:
 
 
 class _Renderer:
-    """Writes parsed wikitext as text. The parser has no types of its own, hence `Any`."""
+    """Renders parsed wikitext as text. The parser has no type stubs, hence `Any`."""
 
     def __init__(self, silent: Collection[str], dropped: Counter[str]) -> None:
         self._silent, self._dropped = silent, dropped
@@ -168,7 +168,7 @@ class _Renderer:
         if name in _QUANTITIES and (middle in _RANGE or third.replace(".", "").isdecimal()):
             fields["2"], patterns = middle.removesuffix("(-)"), ["{1} {2} {3} {4}", *patterns]
         if name in _QUANTITIES and fields.get("4") in _RANGE:
-            patterns = []  # of three numbers, which no pattern has
+            patterns = []  # no pattern has three numbers
         for pattern in patterns:
             if all(fields.get(place) for place in _PLACE.findall(pattern)):
                 shown = _PLACE.sub(lambda place: fields[place[1]], pattern)
@@ -181,10 +181,10 @@ _PLACE = re.compile(r"\{(\w+|\*)\}")
 _QUOTATIONS = frozenset({"quote", "quotation", "blockquote", "cquote", "bquote", "poemquote"})
 _QUANTITIES = frozenset({"convert", "cvt"})
 _RANGE = frozenset({"to", "-", "–", "and", "by", "x", "or", "to(-)", "and(-)"})
-# Templates that write words, by their names in small letters. Of the patterns, the first one is written whose arguments
-# {1}, {u} … are all there. No other template writes anything: infoboxes, notes and boxes of links are not the text, and
-# what a module computes (an age, the name of a country from its code) is not known here. Of {{nihongo}} it is the
-# English form, the romanised one where there is none.
+# Templates that write words, by their names in small letters, with patterns; the first pattern counts whose arguments
+# {1}, {u} … all have a value. Other templates write nothing: infoboxes, notes and boxes of links are not text, and
+# results of modules (an age, a country's name from its code) are unknown here. {{nihongo}} gives the English form, or
+# else the romanised one.
 _TABLE = {
     "nowrap|nobr|nobreak|no break|nwr|small|smaller|big|large|larger|sc|smallcaps|em|strong|abbr|abbrv|tooltip": "{1}",
     "sic|typo|not a typo|proper name|as written|mvar|var|mono|code|kbd|samp|u|underline|sup|sub|vanchor|ruby": "{1}",

@@ -1,8 +1,8 @@
-"""The sources of a corpus, each cut into words by itself: its shard.
+"""Shards: each source of a corpus, cut into words.
 
-A shard is a file of a source's articles in their order, with a word for each page that is none. It is named after all
-that it was made from, and appears when it is whole. Any process can make one; the one that makes the corpus reads them
-in the order of the sources, so that how many made them changes nothing: an article that comes twice counts once.
+A shard is a file of a source's articles in order, with a reason in place of each page that is not an article. Its name
+is a hash of its inputs, and it appears when it is complete. Any process can make a shard; the process that builds the
+corpus reads shards in the order of the sources, so the number of processes changes nothing.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ if TYPE_CHECKING:
     from spanlm.data.wikipedia import WikipediaConfig
 
 VERSION = 4
-"""To be raised when the rules change which words a source gives: older shards are then not used."""
+"""Raise it when the rules change the words of a source, so that older shards are not used."""
 _FORMAT = 4
 BATCH = 16
-"""Records that a process gets at once."""
+"""Records per task of a process."""
 
 _MAY_REFER = re.compile(r"[^\n]*\bmay(?: also)? refer to:?\s*(?:\n|$)")
-# a longer one is no word, and would take memory wherever words are counted
+# letters; a longer string is not a word, and would take memory wherever words are counted
 _LONGEST_WORD = 1000
 
 
 class Progress(NamedTuple):
-    """Progress of a build: first in bytes of the sources, then in articles; what was found; shards used again."""
+    """Progress of a build, in bytes of the sources while cutting, then in articles; `reused` counts shards."""
 
     phase: Literal["cutting", "counting", "writing"]
     done: int
@@ -63,7 +63,7 @@ class Progress(NamedTuple):
 
 
 class Article(NamedTuple):
-    """An article: its sentences, a line each; words that are no prose, by line kind; dropped templates, by name."""
+    """An article: its sentences, one a line; counts of words outside prose by kind of line, of dropped templates."""
 
     id: str
     title: str
@@ -73,7 +73,7 @@ class Article(NamedTuple):
 
 
 def cut_page(page: Page, category: str | None = None, lowercase: bool = False) -> Article | str:
-    """Cut a page into words, or return why the corpus leaves it out; `WikipediaConfig` describes the options."""
+    """Cut a page into words, or return the reason to leave it out; `WikipediaConfig` describes the options."""
     text, is_wikitext = page.text, page.silent is not None
     if is_wikitext:
         lists = markup.DISAMBIGUATION.search(text)
@@ -95,24 +95,24 @@ def cut_page(page: Page, category: str | None = None, lowercase: bool = False) -
         words = cut_sentence(sentence, lowercase)
         if any(map(str.isalnum, "".join(words))) and max(map(len, words)) <= _LONGEST_WORD:
             lines.append(" ".join(words))
-        else:  # a lone mark, where what it ended is gone, or no words
+        else:  # a lone mark whose sentence was dropped, or no words
             left_out[FRAGMENT] += len(sentence.split())
     title, text = " ".join(page.title.split()), "\n".join(lines) + "\n"
     return Article(page.id, title, text, left_out, templates) if lines else "empty"
 
 
 def _cut_pages(records: Sequence[Record], category: str | None, lowercase: bool) -> list[Article | str | InputError]:
-    return [cut_page(one, category, lowercase) if isinstance(one, Page) else one for one in records]
+    return [cut_page(record, category, lowercase) if isinstance(record, Page) else record for record in records]
 
 
 @contextmanager
 def _workers(jobs: int | None) -> Iterator[Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]]:
-    """Start processes and give a `map` that calls its function there, a few items ahead of the results.
+    """Start processes and yield a `map` that calls its function in them, a few items ahead of the results.
 
-    None: one process for each processor that this one may use; 1: all is done in this one.
+    `jobs` None: one process for each available processor; 1: no other process.
 
     Raises:
-        RunError: a process was ended from outside.
+        RunError: a process was killed.
     """
     jobs = jobs or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()) or 1
     if jobs == 1:
@@ -122,28 +122,28 @@ def _workers(jobs: int | None) -> Iterator[Callable[[Callable[[Any], Any], Itera
     def in_order(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         under_way: deque[Future[Any]] = deque()
         for item in items:
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a process that begins here keeps that
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # new processes inherit the mask
             try:
                 under_way.append(pool.submit(function, item))
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            if len(under_way) > 2 * jobs:  # for each, one at work and one waiting
+            if len(under_way) > 2 * jobs:  # per process, one task runs and one waits
                 yield under_way.popleft().result()
         yield from (future.result() for future in under_way)
 
-    # spawn: a fork would inherit locks and threads
+    # spawn: a fork would inherit locks
     pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent)
     try:
         yield in_order
     except BrokenProcessPool as error:
-        what = "a process was ended from outside, perhaps for lack of memory; start again, with fewer jobs"
-        raise RunError(what) from error
+        problem = "a process was ended from outside, perhaps for lack of memory; start again, with fewer jobs"
+        raise RunError(problem) from error
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def _end_with_parent() -> None:
-    """End this started process when its parent ends, however it does."""
+    """End this process when its parent ends, for whatever reason."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -158,11 +158,11 @@ class Shards:
     """All sources, cut into words.
 
     Attributes:
-        sources: What `corpus.json` says of each source that was taken.
-        articles: The words of every article, by its lot: 64 bits that depend on its id and the seed alone.
-        skipped: Pages that are no articles, by the reason.
-        left_out: Words of articles that are no prose, by line kind.
-        templates: Templates of articles that were dropped, by name.
+        sources: The entry of each read source in `corpus.json`.
+        articles: Word count of every article by its lot: 64 bits that depend only on its id and the seed.
+        skipped: Counts of pages that are not articles, by reason.
+        left_out: Counts of words outside prose, by kind of line.
+        templates: Counts of dropped templates, by name.
     """
 
     def __init__(self, config: WikipediaConfig, folder: Path, report: Callable[[Progress], None]) -> None:
@@ -175,7 +175,7 @@ class Shards:
         self._words = self._reused = 0
 
     def fill(self, sources: Sequence[Source], *, take: bool = True) -> None:
-        """Cut the sources into words, and take their articles; a shard that is there is not made again.
+        """Cut the sources into words, reusing existing shards, and `take` their articles.
 
         Raises:
             InputError: a source is damaged.
@@ -201,10 +201,10 @@ class Shards:
                 tell()
 
     def fill_by(self, engine: Engine, sources: Sequence[Source]) -> None:
-        """Cut those sources whose shards are not there, each by a command of its own.
+        """Make the missing shards, one command per source.
 
         Raises:
-            InputError: a source is damaged, or the only one; or as `Engine.run`.
+            InputError: a source is damaged, or there is only one; or as `Engine.run`.
         """
         if len(sources) == 1:
             files = "the dump that comes in many files, enwiki-DATE-pages-articles1.xml-p1p41242.bz2 and so on"
@@ -226,7 +226,7 @@ class Shards:
 
     def read(self, phase: Literal["counting", "writing"]) -> Iterator[Article]:
         """Yield the articles that were taken, in the order of the sources."""
-        waiting = enumerate(self.articles, 1)  # in that order, too, and each once
+        waiting = enumerate(self.articles, 1)  # the same order, without repeated articles
         number, lot = next(waiting)
         for entry in chain.from_iterable(map(_entries, self._paths)):
             if isinstance(entry, Article) and self._lot(entry) == lot:
@@ -236,14 +236,14 @@ class Shards:
 
     def _path(self, source: Source) -> Path:
         config = self._config
-        how = versions(True), config.category, config.lowercase, config.articles, _FORMAT
-        name = hashlib.sha256(repr((*how, source.path.name, source.sha256)).encode()).hexdigest()
+        settings = versions(True), config.category, config.lowercase, config.articles, _FORMAT
+        name = hashlib.sha256(repr((*settings, source.path.name, source.sha256)).encode()).hexdigest()
         return self._folder / f"{name}.jsonl"
 
     def _cut(
         self, source: Source, path: Path, in_order: Callable[..., Iterator[Any]], tell: Callable[[int, int, int], None]
     ) -> None:
-        """Make a shard, of at most so many different articles as there shall be in all."""
+        """Make a shard, with at most `config.articles` different articles."""
         records = source.records()
         batches = iter(lambda: list(islice(records, BATCH)), [])
         cut = partial(_cut_pages, category=self._config.category, lowercase=self._config.lowercase)
@@ -255,14 +255,14 @@ class Shards:
                 file.write(json.dumps(entry).encode() + b"\n")
                 if isinstance(entry, Article):
                     articles, words = articles + 1, words + len(entry.text.split())
-                    if self._most < math.inf:  # of a whole dump they would fill the memory
+                    if self._most < math.inf:  # the ids of a whole dump would fill the memory
                         ids.add(entry.id)
                 tell(source.position, articles, words)
                 if len(ids) == self._most:
                     break
 
     def _take(self, path: Path) -> None:
-        """Count a shard's pages, of articles those whose id did not come before."""
+        """Count a shard's pages; an article whose id came before counts as repeated."""
         self._paths.append(path)
         for entry in _entries(path):
             if isinstance(entry, str):
@@ -283,10 +283,10 @@ class Shards:
 
 def versions(is_dump: bool) -> dict[str, Any]:
     """Return the versions of everything that determines the words of a source."""
-    own = {"spanlm": PACKAGE_VERSION, "rules": VERSION}
+    package = {"spanlm": PACKAGE_VERSION, "rules": VERSION}
     python = {"python": platform.python_version(), "unicode": unicodedata.unidata_version}
     libraries = ("sentencex", "mwparserfromhell")[: 1 + is_dump]
-    return {**own, **python, **{library: importlib.metadata.version(library) for library in libraries}}
+    return {**package, **python, **{library: importlib.metadata.version(library) for library in libraries}}
 
 
 def _entries(path: Path) -> Iterator[Article | str]:

@@ -1,7 +1,7 @@
 """The pages of a source: JSON lines of WikiExtractor or a MediaWiki dump, decompressed and read as a stream.
 
-Memory is bounded whatever a file holds. A damaged source gives its pages up to the damage, and then an
-error that names the place in bytes of its text.
+Memory is bounded for every file. A damaged source yields its pages up to the damage, then an error that names the
+byte in the decompressed text.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from spanlm.errors import InputError, installation
 from spanlm.store.files import expanded
 
 PAGE_LIMIT = 1 << 22
-"""Bytes of a line of JSON, or characters of a page's wikitext; the longest real articles have half of it."""
+"""Bytes of a JSON line, or characters of a page's wikitext; the longest real articles have half of it."""
 
 _KNOWN = re.compile(r".*\.(?:jsonl?|xml|ndjson)(?:[.-].*)?\.?(?:gz|bz2)?|wiki_\d+(?:\.gz|\.bz2)?", re.I)
 _ACCEPTED = "a source is JSON lines of WikiExtractor (.jsonl, .jsonl.gz) or a MediaWiki dump (.xml, .xml.bz2, .xml.gz)"
 _BOM = b"\xef\xbb\xbf"
-_XML = (b"<", b"\xff\xfe<", b"\xfe\xff\0<")  # UTF-8, or UTF-16, which XML may be in, too
+_XML = (b"<", b"\xff\xfe<", b"\xfe\xff\0<")  # in UTF-8, or in UTF-16
 _FIELDS = {"id": str | int, "title": str, "text": str}
-# the elements with a page's fields, by those around them, and the namespaces whose links show nothing
+# pairs of parent and element with a page's fields; keys of the namespaces whose links show nothing
 _ELEMENTS = {("page", "title"), ("page", "ns"), ("page", "id"), ("revision", "text")}
 _SILENT = ("6", "14")
-# of elements in elements: a dump has 5
+# limit of nested elements; a dump has 5
 _DEEPEST = 50
 
 
 class Page(NamedTuple):
-    """An article of a source: plain text with its categories, or, if `silent` is given, wikitext, which has its own.
+    """An article: plain text with its categories or, with `silent`, wikitext, which contains its categories.
 
-    `silent` are the names, in small letters, of the dump's namespaces whose links show nothing.
+    `silent` has the names, in small letters, of the dump's namespaces whose links show nothing.
     """
 
     id: str
@@ -52,7 +52,7 @@ class Page(NamedTuple):
 
 
 Record = Page | str | InputError
-"""A page; or in a word why it is no article; or, last, why the rest of its source cannot be read."""
+"""A page, the reason why a page is not an article, or, last, why the rest of the source cannot be read."""
 
 
 def _damaged(path: Path, offset: int, line: int, reason: str) -> InputError:
@@ -61,10 +61,7 @@ def _damaged(path: Path, offset: int, line: int, reason: str) -> InputError:
 
 @dataclass(eq=False)
 class Source:
-    """A file to read, and whether it is an XML dump; otherwise it holds lines of JSON.
-
-    `position` counts the bytes of the file that were read.
-    """
+    """A file, either an XML dump or JSON lines; `position` counts the bytes read."""
 
     path: Path
     is_dump: bool
@@ -79,16 +76,16 @@ class Source:
         return digest_of(self.path)
 
     def records(self) -> Iterator[Record]:
-        """Yield what the file holds, in order."""
+        """Yield the records of the file in order."""
         try:
             yield from DumpReader(self.path).pages(self.chunks()) if self.is_dump else self._lines(self.chunks())
         except InputError as error:
             yield error
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the text in blocks; InputError: it is cut off or wrong, and where.
+        """Yield the decompressed text in blocks; InputError: it is cut off or damaged, and where.
 
-        The first bytes of the file say whether it is gzip, bzip2 (any number of streams) or plain.
+        The first bytes of the file show whether it is gzip, bzip2 (any number of streams) or plain.
         """
         offset, line = 0, 1
         with self.path.open("rb") as file:
@@ -105,7 +102,7 @@ class Source:
                 raise _damaged(self.path, offset, line, f"the compressed data is damaged ({error})") from error
 
     def _lines(self, chunks: Iterable[bytes]) -> Iterator[Record]:
-        """Read the lines that are not blank; of one above the limit, no more than the limit is held."""
+        """Yield the lines that are not blank; a line above the limit is never held whole."""
         offset, number, dropped, rest = 0, 1, 0, b""
         for chunk in chain(chunks, [b"\n"]):
             *lines, rest = (rest + chunk).split(b"\n")
@@ -125,24 +122,24 @@ class Source:
             raise _damaged(self.path, offset, number, f"not JSON ({error})") from error
         if not isinstance(fields, dict) or not all(isinstance(fields.get(x), kind) for x, kind in _FIELDS.items()):
             raise InputError(f"{self.path}, line {number}: no object with an id, a title and a text; {_ACCEPTED}")
-        found = [fields.get(name) or [] for name in ("category", "categories")]
-        names = (str(name) for one in found for name in (one if isinstance(one, list) else [one]))
+        values = [fields.get(name) or [] for name in ("category", "categories")]
+        names = (str(name) for value in values for name in (value if isinstance(value, list) else [value]))
         # JSON can hold halves of surrogate pairs, which no file can
         id, title = (str(fields[name]).encode(errors="ignore").decode() for name in ("id", "title"))
         return Page(" ".join(id.split()), title, fields["text"], tuple(names))
 
 
 def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file."""
+    """Return a file's SHA-256 (hex)."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def find_sources(paths: Sequence[Path]) -> list[Source]:
-    """Return the sources of these paths, those of a folder in the order of their names.
+    """Return the sources at these paths; files of a folder come in the order of their names.
 
     Raises:
-        InputError: A file is missing, named twice or no source of articles, or a library is not installed.
+        InputError: A file is missing, named twice or of another format, or a library is not installed.
     """
     for library in ("sentencex", "mwparserfromhell"):
         if importlib.util.find_spec(library) is None:
@@ -151,8 +148,8 @@ def find_sources(paths: Sequence[Path]) -> list[Source]:
     for path in map(expanded, paths):
         inside = sorted(file for file in path.rglob("*") if file.is_file() and _KNOWN.fullmatch(file.name))
         if not inside and not path.is_file():
-            what = "a folder without a file to read" if path.is_dir() else "no such file or folder"
-            raise InputError(f"--source={path}: {what}; {_ACCEPTED}")
+            problem = "a folder without a file to read" if path.is_dir() else "no such file or folder"
+            raise InputError(f"--source={path}: {problem}; {_ACCEPTED}")
         for file in inside or [path]:
             if file.resolve() in files:
                 raise InputError(f"--source={file}: comes twice; name each file once")
@@ -161,14 +158,14 @@ def find_sources(paths: Sequence[Path]) -> list[Source]:
 
 
 def _source(path: Path) -> Source:
-    """Recognise a file by its beginning; refuse everything else at once."""
+    """Recognise a source by its first bytes; refuse other files at once."""
     try:
         start = next(Source(path, is_dump=False).chunks(), b"").removeprefix(_BOM).lstrip()
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     if not start.startswith((b"{", *_XML)):
-        found = "neither JSON lines nor XML" if start else "the file is empty"
-        raise InputError(f"{path}: {found}; {_ACCEPTED}")
+        problem = "neither JSON lines nor XML" if start else "the file is empty"
+        raise InputError(f"{path}: {problem}; {_ACCEPTED}")
     source = Source(path, start.startswith(_XML))
     first = next(source.records(), None)
     if isinstance(first, InputError):
@@ -177,7 +174,7 @@ def _source(path: Path) -> Source:
 
 
 class DumpReader:
-    """Reads the pages of one dump; it holds at most one page, up to the limit, and a chunk."""
+    """Reads the pages of one dump; holds at most a chunk and one page, up to the limit."""
 
     def __init__(self, path: Path) -> None:
         self._file = path
@@ -194,7 +191,7 @@ class DumpReader:
         self._parser.CharacterDataHandler = self._characters
 
     def pages(self, chunks: Iterable[bytes]) -> Iterator[Page | str]:
-        """Yield all pages in order, or the reason why one is no article; InputError: the XML is broken."""
+        """Yield each page in order, or the reason why it is not an article; InputError: the XML is broken."""
         fed = 0
         try:
             for chunk in chunks:
@@ -247,7 +244,7 @@ class DumpReader:
 
     @property
     def _reason(self) -> str | None:
-        """Why the page is no article, as far as it was read."""
+        """Why the page, as far as it was read, is not an article."""
         if self._fields.get("ns", "0").strip() != "0":
             return "namespace"
         return next((reason for reason in ("oversized", "redirect") if reason in self._fields), None)

@@ -1,16 +1,16 @@
 """The AWD-LSTM encoder (Merity, Keskar & Socher, 2018, "Regularizing and Optimizing LSTM Language Models").
 
-Layers of plain LSTMs, the last one as wide as the embedding that the softmax is tied to. Training adds two kinds of
-noise, drawn once for a segment. With x^1 the embedded words, layer l = 1 … L reads
+Layers of plain LSTMs, the last one as wide as the embedding to which the softmax is tied. Training adds two kinds of
+noise, drawn once per segment. With x^1 the embedded words, layer l = 1 … L computes
 
     i, f, g, o = W_ih x_t^l + b_ih + (W_hh ⊙ m^l) h_{t-1} + b_hh,        m^l ~ Bernoulli(1 − p) / (1 − p)      (§ 2)
     c_t = σ(f) ⊙ c_{t-1} + σ(i) ⊙ tanh(g),    h_t = σ(o) ⊙ tanh(c_t)
     x_t^{l+1} = h_t ⊙ z^l,                                               z^l ~ Bernoulli(1 − q) / (1 − q)      (§ 4.2)
 
-m, "weight drop" (DropConnect, Wan et al., 2013), has an entry for each weight in the four gates' W_hh; all steps and
-all streams share it. z, locked dropout, has one for each unit of each stream; all steps share it. Other dropouts belong
-to `ModelConfig`. As in the authors' code (salesforce/awd-lstm-lm), weights and biases start uniform in ±1/√H, H being
-their layer's, whatever model.init_range says, and both bias vectors learn.
+m, "weight drop" (DropConnect, Wan et al., 2013), has an entry for each weight in the four gates' W_hh, shared by all
+steps and streams. z, locked dropout, has an entry for each unit of each stream, shared by all steps. Other dropouts
+belong to `ModelConfig`. As in the authors' code (salesforce/awd-lstm-lm), weights and biases start uniform in ±1/√H,
+with H of their layer, for every model.init_range, and both bias vectors learn.
 """
 
 from __future__ import annotations
@@ -40,13 +40,9 @@ class AWDLSTMConfig(EncoderConfig):
     kind: Literal["awd_lstm"] = "awd_lstm"
     hidden_size: int = option("units of each layer but the last", default=1150, limit=at_least(1))
     layers: int = option("how many layers, the last one included", default=3, limit=at_least(1))
-    last_size: int = option("units of the last layer, which are the encoder's output", default=400, limit=at_least(1))
-    hidden_dropout: float = option(
-        "between layers, on the output of one layer that the next reads; locked in time", default=0.25, limit=RATE
-    )
-    weight_drop: float = option(
-        "share of the recurrent weights that a segment is read without", default=0.5, limit=RATE
-    )
+    last_size: int = option("units of the last layer, the encoder's output", default=400, limit=at_least(1))
+    hidden_dropout: float = option("dropout between layers, locked in time", default=0.25, limit=RATE)
+    weight_drop: float = option("share of the recurrent weights that is dropped for a segment", default=0.5, limit=RATE)
 
     @property
     def output_size(self) -> int:
@@ -71,7 +67,7 @@ class AWDLSTMConfig(EncoderConfig):
 class AWDLSTMEncoder(Encoder):
     """A stack of LSTM layers of different widths; x (T, B, E) -> h (T, B, last_size), state h_l and c_l (1, B, H_l).
 
-    The weights are those of the library's layers; the dropped weights exist for a segment.
+    The parameters are those of torch's layers; dropped weights exist only during a segment.
     """
 
     def __init__(self, config: AWDLSTMConfig, input_size: int) -> None:

@@ -1,15 +1,15 @@
 """Higher-order recurrent networks (Soltani & Jiang, 2016, "Higher Order Recurrent Neural Networks").
 
-A step reads the last N outputs, each through a matrix of its own, pooled in one of three ways:
+A step multiplies each of the last N outputs by its own matrix, and pools the products in one of three ways:
 
     fofe    h_t = tanh(W_in x_t + Σ_n αⁿ W_n h_{t-n} + b)                 a fixed forgetting factor α
     gated   h_t = tanh(W_in x_t + Σ_n r_n ⊙ (W_n h_{t-n}) + b),           r_n = σ(V_n x_t + U_n h_{t-n})
     max     h_t = tanh(W_in x_t + max_n(W_n h_{t-n}) + b),                unit by unit
 
-n = 1 … N; outputs before a document are zero. α = 1 is the sum without pooling, N = 1 with max the simple RNN.
-Daniluk et al. (2017, Figure 2c) use fofe and gated of order 3, without giving α or the nonlinearity: here 0.6, tanh.
+n = 1 … N; outputs before a document are zero. α = 1 is a plain sum, N = 1 with max the simple RNN.
+Daniluk et al. (2017, Figure 2c) use fofe and gated of order 3, but give neither α nor the nonlinearity: here 0.6, tanh.
 
-A plain loop over the steps: the products of a step are one batched call and take nearly all the time.
+The code is a plain loop over the steps: a step's products are one batched call, which takes nearly all the time.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class HORNNConfig(EncoderConfig):
     kind: Literal["hornn"] = "hornn"
     order: int = option("N, how many past outputs a step reads", default=3, limit=at_least(1))
     pooling: Pooling = option(
-        "of the outputs read: fofe (weighted by a power of the forgetting factor), gated or max", default="fofe"
+        "pooling of the past outputs: fofe (weighted by a power of the forgetting factor), gated or max", default="fofe"
     )
     forgetting_factor: float = option(
-        "with pooling fofe, what one step more in the past multiplies an output by; 1 forgets nothing",
+        "with pooling fofe, the factor of an output per step into the past; 1 forgets nothing",
         default=FORGETTING_FACTOR,
         limit=Limit(lambda factor: 0 < factor <= 1, "above 0 and at most 1"),
     )
@@ -86,7 +86,7 @@ class HORNNEncoder(Encoder):
         return {"h": self.recurrent.new_zeros(self.order, batch_size, self.output_size)}
 
     def forward(self, x: Tensor, state: Tensors) -> tuple[Tensor, Tensors]:
-        """Read x (T, B, E): all inputs are projected at once, the loop holds what feeds back.
+        """Read x (T, B, E): all inputs are projected at once, the loop contains only the feedback.
 
         Under autocast the products run in the autocast type; the outputs and the nonlinearities stay float32.
         """
@@ -104,7 +104,7 @@ class HORNNEncoder(Encoder):
         return outputs[self.order :], {"h": outputs[-self.order :]}
 
     def _pooled(self, products: Tensor, gates: Tensor | None) -> Tensor:
-        """Pool the products of one step (N, B, ·); `gates` (N, B, H) is what the gates read of its input."""
+        """Pool the products of one step (N, B, ·); `gates` (N, B, H) is the input's part of the gates."""
         if self.pooling == "max":
             return products.amax(0)
         if gates is None:

@@ -1,4 +1,4 @@
-"""Stacks of equal layers in the library's fused kernels: the LSTM and the simple recurrent network.
+"""Stacks of equal layers in torch's fused kernels: the LSTM and the simple recurrent network.
 
 The LSTM (Hochreiter & Schmidhuber, 1997; the variant of Zaremba et al., 2014):
 
@@ -8,8 +8,8 @@ The simple recurrent network (Elman, 1990), the RNN of Daniluk et al. (2017, Fig
 
     h_t = tanh(W_ih x_t + W_hh h_{t-1} + b)
 
-Dynamic evaluation learns from a model in evaluation mode, where cuDNN computes no gradients (pytorch issue 5878). So
-wherever gradients are enabled the kernel runs in training mode, in evaluation without the dropout between layers.
+Dynamic evaluation needs gradients in evaluation mode, where cuDNN computes none (pytorch issue 5878). So whenever
+gradients are enabled the kernel runs in training mode, in evaluation without the dropout between layers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from spanlm.options import FINITE, RATE, at_least, option, options
 
 @options("model.encoder")
 class EncoderConfig:
-    """The base of every encoder's configuration; complete for encoders whose output is as wide as each layer."""
+    """The base of every encoder's configuration; by default the output is as wide as each layer."""
 
     kind: str = option("which encoder")
     hidden_size: int = option(
@@ -43,7 +43,7 @@ class EncoderConfig:
 
     @property
     def equation(self) -> str:
-        """What a layer computes at a step, in a line for people: by default what an LSTM does."""
+        """Equation of a layer's step in one line for people; by default an LSTM's."""
         return "c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g),  h_t = σ(o) ⊙ tanh(c_t)"
 
     def resized(self, output_size: int) -> Self:
@@ -52,12 +52,10 @@ class EncoderConfig:
 
 @options()
 class StackConfig(EncoderConfig):
-    """Equal layers, each reading what the one below wrote."""
+    """Equal layers, each reading the output of the layer below."""
 
     layers: int = option("how many layers", default=1, limit=at_least(1))
-    dropout: float = option(
-        "between layers, on the output of one layer that the next reads (not over time)", default=0.0, limit=RATE
-    )
+    dropout: float = option("dropout between layers (not over time)", default=0.0, limit=RATE)
 
     @property
     def description(self) -> str:
@@ -65,15 +63,15 @@ class StackConfig(EncoderConfig):
 
     @property
     def dropout_between(self) -> float:
-        """The dropout that acts: a single layer has nothing between its layers, and the library warns of it."""
+        """The effective dropout: 0 for a single layer, for which torch would warn of any other."""
         return self.dropout if self.layers > 1 else 0.0
 
 
 @torch.no_grad()
 def initialise(stack: nn.RNNBase, init: Init, forget_bias: float | None = None) -> None:
-    """Start every weight as `init` says, and an LSTM's forget gates' biases at `forget_bias` unless it is None.
+    """Initialise weights by `init`, and the biases of an LSTM's forget gates by `forget_bias` unless it is None.
 
-    The library keeps two biases where the papers have one: the second is held at zero.
+    torch has two biases where the papers have one: the second stays zero.
     """
     for name, weight in stack.named_parameters():
         if name.startswith("bias_hh"):
@@ -85,7 +83,7 @@ def initialise(stack: nn.RNNBase, init: Init, forget_bias: float | None = None) 
 
 
 def zeros_of(stack: nn.RNNBase, batch_size: int) -> Tensor:
-    """Return zeros (layers, B, H) where the stack's weights are."""
+    """Return zeros (layers, B, H) on the stack's device."""
     weight: Tensor = stack.get_parameter("weight_hh_l0")
     return weight.new_zeros(stack.num_layers, batch_size, stack.hidden_size)
 
@@ -93,7 +91,7 @@ def zeros_of(stack: nn.RNNBase, batch_size: int) -> Tensor:
 class FusedLSTM(nn.LSTM):
     """`nn.LSTM` with the same weights; x (T, B, E), state h and c (layers, B, H) -> h (T, B, H), state.
 
-    It reads its weights when it is called, so `torch.func.functional_call` may give it others.
+    Each call reads the current weights, which `torch.func.functional_call` may have replaced.
     """
 
     def forward(  # type: ignore[override]  # no packed sequences, and never without a state
@@ -122,9 +120,9 @@ class FusedRNN(nn.RNN):
 
 
 def _read(kernel: Any, stack: nn.RNNBase, x: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-    """Call the library's kernel: all layers at once, or one by one with dropout between them.
+    """Call torch's kernel: for all layers at once, or one by one with dropout between them.
 
-    cuDNN's own dropout has a generator that no checkpoint could hold (pytorch issue 104697).
+    cuDNN's own dropout has a generator that a checkpoint cannot save (pytorch issue 104697).
     """
     rate, train = stack.dropout if stack.training else 0.0, stack.training or torch.is_grad_enabled()
 
@@ -151,9 +149,9 @@ def _weights(stack: nn.RNNBase, layer: int) -> Tensors:
 
 
 def in_one_chunk(weights: Tensors) -> Tensors:
-    """Copy a layer's weights behind each other, in the library's order, which is cuDNN's.
+    """Copy a layer's weights into one contiguous tensor, in torch's order, which is cuDNN's.
 
-    cuDNN reads them so; it would copy weights that lie about at every call, too, but warn of it.
+    cuDNN needs them so: otherwise it would copy them at every call, with a warning.
     """
     sizes = [weight.numel() for weight in weights.values()]
     parts = torch.cat([weight.flatten() for weight in weights.values()]).split_with_sizes(sizes)
@@ -178,7 +176,7 @@ class LSTMConfig(StackConfig):
 class LSTMEncoder(Encoder):
     """A stack of LSTM layers; x (T, B, E) -> h (T, B, H), state h and c (layers, B, H).
 
-    One fused call, or a loop where that is faster.
+    Runs one fused call, or a loop where that is faster.
     """
 
     def __init__(self, config: LSTMConfig, input_size: int, init: Init) -> None:
@@ -201,7 +199,7 @@ class LSTMEncoder(Encoder):
         for layer, (h, c) in enumerate(zip(state["h"], state["c"], strict=True)):
             if layer:
                 x = dropout(x, self.lstm.dropout, self.training)
-            # read as they are now, which `torch.func.functional_call` may have changed
+            # read at every call, since `torch.func.functional_call` may have replaced them
             weights = (getattr(self.lstm, f"{name}_l{layer}") for name in ("weight_ih", "bias_ih", "weight_hh"))
             x, c = lstm_layer(x, h, c, *weights)
             ends.append((x[-1], c))

@@ -1,17 +1,17 @@
 """The LSTM with variational dropout and zoneout.
 
-Gal & Ghahramani (2016; Press & Wolf's "BD"): the inputs of a layer, x_t from below and h_{t-1}, are dropped
-with masks that stay the same over the steps of a segment, one for each gate (`per_gate`) or one for all four:
+Gal & Ghahramani (2016; Press & Wolf's "BD"): a layer's inputs, x_t from below and h_{t-1}, are dropped with masks that
+stay the same over the steps of a segment, one for each gate (`per_gate`) or one for all four:
 
     i, f, g, o = W_ih (x_t ⊙ z_x) + W_hh (h_{t-1} ⊙ z_h) + b,        z ~ Bernoulli(1 − rate) / (1 − rate)
     c̃_t = σ(f) ⊙ c_{t-1} + σ(i) ⊙ tanh(g),    h̃_t = σ(o) ⊙ tanh(c̃_t)
 
-Zoneout (Krueger et al., 2017): units keep the value of the step before, drawn anew at every step; in
-evaluation the expectation:
+Zoneout (Krueger et al., 2017): at every step a random set of units keeps the last value; evaluation uses the
+expectation:
 
     c_t = d_c ⊙ c_{t-1} + (1 − d_c) ⊙ c̃_t,    h_t = d_h ⊙ h_{t-1} + (1 − d_h) ⊙ h̃_t,    d ~ Bernoulli(zoneout)
 
-The state carried over from the last segment meets new masks, as in the public code. Without dropout and zoneout this
+New masks act on the state carried over from the last segment, as in the public code. Without dropout and zoneout this
 is the plain LSTM in its fused kernel.
 """
 
@@ -37,14 +37,14 @@ class VariationalLSTMConfig(EncoderConfig):
     kind: Literal["variational_lstm"] = "variational_lstm"
     layers: int = option("how many layers", default=1, limit=at_least(1))
     input_dropout: float = option(
-        "on the input of each layer from below, the embedded words included", default=0.0, limit=RATE
+        "dropout on each layer's input from below, including the embedded words", default=0.0, limit=RATE
     )
-    recurrent_dropout: float = option("on each layer's own last output", default=0.0, limit=RATE)
+    recurrent_dropout: float = option("dropout on each layer's last output", default=0.0, limit=RATE)
     per_gate: bool = option(
-        "each of the four gates has masks of its own; false: one for the four, ordinary locked dropout", default=True
+        "draw a mask for each of the four gates; false: one mask for all, ordinary locked dropout", default=True
     )
-    zoneout_h: float = option("probability that a unit's output stays as it was", default=0.0, limit=RATE)
-    zoneout_c: float = option("likewise of its cell", default=0.0, limit=RATE)
+    zoneout_h: float = option("probability that a unit keeps its last output", default=0.0, limit=RATE)
+    zoneout_c: float = option("probability that a unit keeps its last cell", default=0.0, limit=RATE)
     forget_bias: float | None = option(
         "where the forget gate's bias starts (1: a cell remembers at first); null: uniform like every other bias",
         default=1.0,
@@ -125,7 +125,7 @@ class VariationalLSTMEncoder(Encoder):
         return dropout_mask((GATES if self.config.per_gate else 1, *x.shape[1:]), rate, x, streams=1)
 
     def _kept(self, x: Tensor, rate: float) -> Tensor | None:
-        """Draw which units of x (T, B, H) stay as they were at each step; evaluated, how much of them."""
+        """Draw which units of x (T, B, H) keep their last value at each step; in evaluation return the probability."""
         if not rate:
             return None
         if not self.training:

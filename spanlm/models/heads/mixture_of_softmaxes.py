@@ -3,20 +3,20 @@
     g_t = tanh(W_l h_t + b_l) ∈ R^{K·E},    z_{t,k} = W g_{t,k} + b,    π_t = softmax(W_p h_t)
     p_t = Σ_k π_{t,k} softmax(z_{t,k})
 
-If another prediction is mixed in (ξ beside h, Li et al., 2020), ξ goes through the same W_l and W_p.
+If a memory adds a prediction from ξ (Li et al., 2020), ξ goes through the same W_l and W_p as h.
 
 All experts share the bias b, and the prior has none; a locked dropout acts on g. The public code takes the logarithm
-of p + 1e-8, which is not a distribution; here all is in log space: log p = logsumexp_k(log π_k + log softmax(z_k)).
+of p + 1e-8, which is not a distribution; this code stays in log space: log p = logsumexp_k(log π_k + log softmax(z_k)).
 W_l, b_l and W_p start as in the public code, uniform in ±1/√(size of h); W and b as in `Init`.
 
 The gradients of log p = log Σ_k π_k softmax(z_k)[y] are those of K linear softmaxes, each with the weight
 
     r_k = π_k softmax(z_k)[y] / p,    ∂ log p / ∂ log π_k = r_k
 
-which is its share in the target's probability. The loss of a segment is a mean over its words, so all of them have one
-incoming gradient g: the forward pass computes the gradients for g = 1 while it has a chunk's softmaxes, and the
-backward pass multiplies. For words with another incoming gradient the softmaxes are computed again, to correct the
-gradients of W and b, which is costly if there are many: the caller says what to expect (`even`).
+which is the expert's share in the target's probability. The loss of a segment is a mean over its words, so all words
+have the same incoming gradient g: the forward pass computes the gradients for g = 1 while it has a chunk's softmaxes,
+and the backward pass multiplies by g. For words with another g the softmaxes are computed again, to correct the
+gradients of W and b. Many such words are costly: the caller tells by `even` what to expect.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ class _MixtureLogProb(torch.autograd.Function):
         total = LinearGradients(linear)
 
         def of_rows(rows: slice) -> tuple[Tensor, ...]:
-            # log p, r, ∂/∂x and ∂/∂m; a chunk's softmaxes are gone before the next one's are made
+            # log p, r, ∂/∂x and ∂/∂m; a function, whose locals free a chunk's softmaxes before the next chunk's
             seen, words = x[rows].flatten(0, 1).to(dtype), targets[rows].repeat_interleave(experts)
-            each, softmax = linear.log_p(seen, words, margin[rows].flatten(), keep=True)
+            expert_log_p, softmax = linear.log_p(seen, words, margin[rows].flatten(), keep=True)
             assert softmax is not None
-            joint = each.view(-1, experts) + log_prior[rows]
+            joint = expert_log_p.view(-1, experts) + log_prior[rows]
             log_p = joint.logsumexp(1)
             share = (joint - log_p.unsqueeze(1)).exp()
-            missed = -torch.expm1(each)  # e = 1 - p
+            missed = -torch.expm1(expert_log_p)  # e = 1 - p
             grad_x = total.add(seen, words, missed, softmax, share.flatten())
             return log_p, share, grad_x.view(*share.shape, -1), -missed.view_as(share) * share
 
@@ -96,19 +96,19 @@ class _MixtureLogProb(torch.autograd.Function):
         of_weight = grad_weight * usual
         of_bias = None if grad_bias is None else grad_bias * usual
         if len(others):
-            more, *more_bias = _of_linear(inputs, others, grad[others] - usual, ctx.dtype)
+            more, *more_bias = _weight_gradients(inputs, others, grad[others] - usual, ctx.dtype)
             of_weight += more
             if of_bias is not None:
                 of_bias += more_bias[0]
         return grad_x * column.unsqueeze(2), share * column, of_weight, of_bias, None, grad_margin * column, None
 
 
-def _of_linear(inputs: list[Tensor], rows: Tensor, grad: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
+def _weight_gradients(inputs: list[Tensor], rows: Tensor, grad: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
     x, log_prior, weight, bias, targets, margin = inputs
     leaves = [t.detach().requires_grad_() for t in (weight, bias) if t is not None]
     with torch.enable_grad():
-        own = leaves[0], leaves[1] if bias is not None else None
-        log_p = _chunk_by_chunk(x[rows], log_prior[rows], *own, targets[rows], margin[rows], dtype)
+        parameters = leaves[0], leaves[1] if bias is not None else None
+        log_p = _chunk_by_chunk(x[rows], log_prior[rows], *parameters, targets[rows], margin[rows], dtype)
     return torch.autograd.grad(log_p, leaves, grad)
 
 
@@ -122,8 +122,8 @@ def _chunk_by_chunk(
     dtype: torch.dtype,
 ) -> Tensor:
     words = targets.repeat_interleave(x.shape[1])
-    each = linear_log_prob(x.flatten(0, 1), weight, bias, words, margin.flatten(), dtype)
-    return (each.view_as(log_prior) + log_prior).logsumexp(1)
+    expert_log_p = linear_log_prob(x.flatten(0, 1), weight, bias, words, margin.flatten(), dtype)
+    return (expert_log_p.view_as(log_prior) + log_prior).logsumexp(1)
 
 
 _mixture_log_prob: Callable[..., Tensor] = _MixtureLogProb.apply  # the library leaves it untyped
@@ -141,8 +141,8 @@ def mixture_log_prob(
 ) -> Tensor:
     """Log Σ_k π_k softmax(W x_k + b − m_k at the target)[target], (N,), in float32 or float64.
 
-    x (N, K, D), W (V, D), b (V,), targets (N,) int64; log π and the margin m (N, K) are as wide as the result, and no
-    margin is 0. `even`: expect one gradient for (nearly) all rows; about speed, the result is the same.
+    x (N, K, D), W (V, D), b (V,), targets (N,) int64; log π and the margin m (N, K) have the type of the result; no
+    margin: 0. `even` expects the same gradient for nearly all rows, which affects only speed.
     """
     dtype = product_dtype(weight)
     if margin is None:
@@ -160,12 +160,12 @@ class MixtureOfSoftmaxesConfig(AdversarialConfig):
     binds_width = False  # the readout need not be as wide as the embedding
     experts: int = option("K, how many softmaxes", default=15, limit=at_least(1))
     latent_size: int | None = option(
-        "units of what an expert sees; null: as wide as the embedding, which a tied head needs",
+        "units of an expert's input; null: as wide as the embedding, which a tied head needs",
         default=None,
         limit=at_least(1),
     )
     latent_dropout: float = option(
-        "on what the experts see, one mask for all steps of a segment", default=0.29, limit=RATE
+        "dropout on the experts' inputs, with one mask for all steps of a segment", default=0.29, limit=RATE
     )
     tied: bool = option("score with the embedding's own matrix", default=True)
     bias: bool = option("add a bias per word, the same for all experts", default=True)
@@ -210,12 +210,12 @@ class MixtureOfSoftmaxesHead(AdversarialHead):
         self.weight, self.bias = output_weights(config, embedding, size, init)
 
     def own_log_prob(self, features: Tensor, targets: Tensor, *, mixed: bool = False) -> Tensor:
-        """Log p(target), (T, B); in training with the margin of each expert."""
+        """Log p(target), (T, B); in training with a margin for each expert."""
         x, words = self._seen(features).flatten(0, 1), targets.flatten()
         margin = self.margin(x.flatten(0, 1), self.weight, words.repeat_interleave(self.experts))
         margin = None if margin is None else margin.view(len(words), -1)
         log_prior = self._log_prior(features).flatten(0, 1)
-        # what is mixed with another distribution has a gradient of its own at every word
+        # mixed with another distribution, every word has a different gradient
         log_p = mixture_log_prob(x, log_prior, self.weight, self.bias, words, margin, even=not mixed)
         return log_p.view_as(targets)
 
@@ -223,8 +223,8 @@ class MixtureOfSoftmaxesHead(AdversarialHead):
         pairs = zip(self._log_prior(features).unbind(-1), self._seen(features).unbind(-2), strict=True)
         log_p = None
         for log_share, seen in pairs:
-            own = wide_logits(seen, self.weight, self.bias).log_softmax(-1) + log_share.unsqueeze(-1)
-            log_p = own if log_p is None else torch.logaddexp(log_p, own)
+            expert_log_p = wide_logits(seen, self.weight, self.bias).log_softmax(-1) + log_share.unsqueeze(-1)
+            log_p = expert_log_p if log_p is None else torch.logaddexp(log_p, expert_log_p)
         assert log_p is not None  # there is an expert
         return log_p
 

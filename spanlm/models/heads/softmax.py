@@ -1,19 +1,19 @@
 """The linear softmax: y_t = softmax(W* h*_t + b) (Daniluk et al., 2017, Eq. 5).
 
 With a projection (Press & Wolf, 2017; their PR) y_t = softmax(W* (P h*_t + b_P) + b), and training adds λ‖P‖², the
-sum of squares of P, to its loss. The paper's λ = 0.15 stands beside Σ NLL / B + ½‖P‖² / (6.5 B): `projection_penalty`
-1 / (13 B) with `training.loss=time-sum`.
+sum of squares of P, to its loss. The paper's λ = 0.15 belongs to the loss Σ NLL / B + ½‖P‖² / (6.5 B), which is
+`projection_penalty` 1 / (13 B) with `training.loss=time-sum`.
 
 The adversarial softmax (Wang, Gong & Liu, 2019) trains against the worst small change of the target's vector.
 Within a ball of radius ε‖w_y‖ the smallest logit of the target is known:
 
     min over ‖δ‖ <= ε‖w_y‖ of (w_y + δ)·x  =  w_y·x − ε‖w_y‖‖x‖,    at δ = −ε‖w_y‖ x / ‖x‖
 
-so training lowers the target's logit by the margin ε‖w_y‖‖x‖ and leaves all others alone. The paper has it everywhere;
-the public code, as here, has none unless cos(x, w_y) > 0. As in that code δ is a constant for the gradient: x meets
-−δ·x, whose gradient is that of the margin, w_y is not drawn to where the margin is small. Norms are √(Σ + 1e-8).
+so training lowers the target's logit by the margin ε‖w_y‖‖x‖ and keeps all others. The paper always has the margin;
+the public code, like this one, only if cos(x, w_y) > 0. As in that code, δ is a constant for the gradient: x gets the
+gradient of the margin −δ·x, and w_y is not drawn to places of small margin. Norms are √(Σ + 1e-8).
 
-The target's log-probability is computed without ever holding more than a chunk of the logits:
+The target's log-probability is computed with at most a chunk of the logits in memory:
 
     z_n = W x_n + b,    log p_n = z_n[y_n] − log Σ_v exp z_n[v]
 
@@ -21,9 +21,9 @@ With P the softmax but for a zero at each row's target y_n, and e_n = 1 − p_n,
 
     ∂/∂x_n = g_n (e_n W[y_n] − P_n W),    ∂/∂W = −Pᵀ(g ⊙ x) + Σ_n e_n g_n x_n at row y_n,    ∂/∂b likewise
 
-so P is written once over the logits and only read afterwards. e_n is kept apart in float32, so a confident word's small
-gradient survives a bfloat16 P. A margin m_n may be taken off z_n[y_n] first: ∂ log p_n / ∂m_n = p_n − 1. Where all
-logits fit in one chunk, what their gradient needs is kept for the backward pass; else each chunk is made again there.
+so P overwrites the logits once and is only read afterwards. e_n is a separate float32 number, so a confident word's
+small gradient survives a bfloat16 P. A margin m_n may first be subtracted from z_n[y_n]: ∂ log p_n / ∂m_n = p_n − 1. If
+all logits fit in one chunk, P is kept for the backward pass; otherwise the backward pass computes each chunk again.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ from spanlm.models.ops.precision import learns, product_dtype, wide, wide_dtype,
 from spanlm.options import NOT_NEGATIVE, option, options
 
 MANY_ROWS = 2**12
-"""Rows from which on W is put in the kernel's order once."""
+"""Rows from which on W is reordered for the kernel once."""
 
 _BLOCK_ELEMENTS = 2**19
-"""Logits a CPU normalises at a time: 2 MB of float32, so the passes of the softmax run in cache."""
+"""Logits that a CPU normalises at a time: 2 MB of float32, so the passes of the softmax run in cache."""
 
 
 def chunks(rows: int, row_elements: int, limit: int) -> Iterator[slice]:
-    """Divide rows so that no part has more than `limit` elements, but for a row that has more alone."""
+    """Divide rows into parts of at most `limit` elements; a larger row is a part by itself."""
     size = max(1, limit // row_elements)
     return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
 
 
 class LinearSoftmax:
-    """The softmaxes of one W (V, D) and b (V,), of so many `rows` in all.
+    """The softmaxes of one W (V, D) and b (V,), for `rows` inputs in all.
 
     Products are in `dtype`, everything else in float32 or float64.
     """
@@ -69,9 +69,9 @@ class LinearSoftmax:
         return prepared(self.matrix, self.many)
 
     def log_p(self, x: Tensor, targets: Tensor, margin: Tensor, *, keep: bool) -> tuple[Tensor, Tensor | None]:
-        """Return log p(target) (N,) of rows x (N, D), the margin (N,) taken off the target's logit.
+        """Return log p(target) (N,) of rows x (N, D), with the margin (N,) subtracted from the target's logit.
 
-        With `keep`, P (N, V) comes with it, in the logits' place.
+        With `keep`, also return P (N, V), which overwrites the logits.
         """
         logits = self._times(x, self.bias if self.matrix.dtype == self.wide else None)
         log_p = logits.new_empty(len(x), dtype=self.wide)
@@ -81,8 +81,8 @@ class LinearSoftmax:
         return log_p, logits if keep else None
 
     def _normalise(self, logits: Tensor, target: Tensor, margin: Tensor, keep: bool) -> Tensor:
-        """One exponential an element: the largest p is 1 / Σ_v exp(z[v] − max z), which gives the log-sum-exp."""
-        # to narrow logits the bias comes now, on the way to float32: sooner costs a pass over them
+        """Use one exponential per element: the largest p is 1 / Σ_v exp(z[v] − max z), which gives the log-sum-exp."""
+        # bfloat16 logits get the bias here, on the way to float32: adding it earlier costs another pass
         scores = logits if self.bias is None or logits.dtype == self.wide else logits + self.bias
         scores = scores.to(self.wide)
         p = scores.scatter_add_(1, target, -margin).softmax(1)
@@ -93,7 +93,7 @@ class LinearSoftmax:
 
 
 class LinearGradients:
-    """∂/∂W and ∂/∂b, summed over rows that come in chunks."""
+    """∂/∂W and ∂/∂b, summed over chunks of rows."""
 
     def __init__(self, linear: LinearSoftmax) -> None:
         self._matrix, self._wide = linear.matrix, linear.wide
@@ -102,10 +102,10 @@ class LinearGradients:
         self.bias = None if linear.bias is None else torch.zeros_like(linear.bias)
 
     def add(self, x: Tensor, targets: Tensor, missed: Tensor, softmax: Tensor, grad: Tensor) -> Tensor:
-        """Add those of rows x (N, D) with e (N,), P (N, V), g (N,); return ∂/∂x (N, D)."""
+        """Add the gradients of rows x (N, D) with e (N,), P (N, V), g (N,); return ∂/∂x (N, D)."""
         at_target, share = missed * grad, grad.to(softmax.dtype)
         size, column = x.shape[1], share.unsqueeze(1)
-        # Pᵀg for b is a column more, up to a width that products are quick with
+        # an additional column gives Pᵀg for b; padding to a multiple of 8 makes the product quick
         both = crossed(softmax, torch.cat([x * column, column.expand(-1, 8 - size % 8)], 1))
         self.weight -= both[:, :size]
         self.weight.index_add_(0, targets, at_target.unsqueeze(1) * x.to(self._wide))
@@ -135,9 +135,9 @@ class _LinearLogProb(torch.autograd.Function):
         inputs, linear = x.to(dtype), LinearSoftmax(weight, bias, dtype, len(x))
         parts = list(chunks(len(x), len(weight), CHUNK_ELEMENTS))
         keep = learning and len(parts) == 1
-        found = [linear.log_p(inputs[rows], targets[rows], margin[rows], keep=keep) for rows in parts]
-        log_p = torch.cat([of_rows for of_rows, _ in found])
-        ctx.save_for_backward(inputs, linear.matrix, linear.bias, targets, margin, log_p, found[0][1])
+        results = [linear.log_p(inputs[rows], targets[rows], margin[rows], keep=keep) for rows in parts]
+        log_p = torch.cat([of_rows for of_rows, _ in results])
+        ctx.save_for_backward(inputs, linear.matrix, linear.bias, targets, margin, log_p, results[0][1])
         return log_p
 
     @staticmethod
@@ -152,7 +152,7 @@ class _LinearLogProb(torch.autograd.Function):
         total = LinearGradients(linear)
 
         def of_rows(rows: slice) -> Tensor:
-            # a chunk's softmaxes are gone before the next one's are made
+            # a function, whose locals free a chunk's softmaxes before the next chunk's
             softmax = kept
             if softmax is None:
                 _, softmax = linear.log_p(inputs[rows], targets[rows], margin[rows], keep=True)
@@ -173,10 +173,10 @@ def linear_log_prob(
     margin: Tensor | None = None,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """Log softmax(W x + b − m at the target)[target], (N,), in float32 or float64 whatever the products are.
+    """Log softmax(W x + b − m at the target)[target], (N,), in float32 or float64 for all types of products.
 
-    x (N, D), W (V, D), b (V,), targets (N,) int64; the margin m (N,) is as wide as the result, None: 0. `dtype` is that
-    of the products; None: that of the autocast, else of W.
+    x (N, D), W (V, D), b (V,), targets (N,) int64; the margin m (N,) has the type of the result, None: 0. `dtype` is
+    the type of the products; None: the autocast's, or else W's.
     """
     dtype = dtype or product_dtype(weight)
     if margin is None:
@@ -188,7 +188,7 @@ def linear_log_prob(
 
 
 def wide_logits(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """W x + b (…, V) in float32 or float64; to narrow products b is added when they are wide, as in `LinearSoftmax`."""
+    """W x + b (…, V) in float32 or float64; as in `LinearSoftmax`, b is added after widening bfloat16 products."""
     dtype = product_dtype(weight)
     if bias is None or dtype == wide_dtype(dtype):
         return wide(linear(x, weight, bias))
@@ -196,7 +196,7 @@ def wide_logits(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def adversarial_margin(x: Tensor, weight: Tensor, targets: Tensor, epsilon: float) -> Tensor:
-    """Return the margin (N,) off the logits of targets (N,), for inputs x (N, D) of the softmax and W (V, D)."""
+    """Return the margin (N,) to subtract from the logits of targets (N,), for inputs x (N, D) and W (V, D)."""
     x = wide(x)
     with torch.no_grad():
         words = weight[targets]
@@ -207,13 +207,13 @@ def adversarial_margin(x: Tensor, weight: Tensor, targets: Tensor, epsilon: floa
 
 
 class AdversarialHead(MixingHead):
-    """A head with the adversarial margin in training, and without it in evaluation."""
+    """A head with the adversarial margin, which acts only in training."""
 
     adversarial: float
     """ε."""
 
     def margin(self, x: Tensor, weight: Tensor, targets: Tensor) -> Tensor | None:
-        """Return the margin off the logits of targets (N,), for x (N, D) and W (V, D); None in evaluation."""
+        """Return the margin of `adversarial_margin` for targets (N,), x (N, D) and W (V, D); None in evaluation."""
         moved = self.training and self.adversarial
         return adversarial_margin(x, weight, targets, self.adversarial) if moved else None
 
@@ -238,7 +238,7 @@ class SoftmaxConfig(AdversarialConfig):
     bias: bool = option("add a bias per word", default=True)
     projection: bool = option("a square matrix with a bias before the softmax", default=False)
     projection_penalty: float = option(
-        "λ, what the loss grows by per unit of ‖P‖²; needs the projection", default=0.0, limit=NOT_NEGATIVE
+        "λ of the penalty λ‖P‖² in the loss; needs the projection", default=0.0, limit=NOT_NEGATIVE
     )
     adversarial: float = option(
         "ε, how far the target's vector may move while training, as a share of its length (Wang et al., 2019); 0: "

@@ -1,4 +1,4 @@
-"""Memories: read what the encoder wrote before now."""
+"""Memories: read the encoder's earlier outputs."""
 
 from typing import get_args
 
@@ -24,12 +24,12 @@ AnyMemoryConfig = (
 MEMORIES: dict[str, type[AnyMemoryConfig]] = {config.kind: config for config in get_args(AnyMemoryConfig)}
 
 
-def require_gate(memory: AnyMemoryConfig, what: str) -> SpanBufferConfig:
-    """Return the configuration of a memory whose gate has a temperature; InputError, which begins with `what`: none."""
+def require_gate(memory: AnyMemoryConfig, subject: str) -> SpanBufferConfig:
+    """Return the configuration of a memory that has a gate; otherwise raise InputError about `subject`."""
     if not isinstance(memory, SpanBufferConfig):
         raise InputError(
-            f"{what}: this model has no span buffer (model.memory.kind={memory.kind}), so it has no gate and predicts "
-            "in one part. Train one with model.memory.kind=span_buffer."
+            f"{subject}: this model has no span buffer (model.memory.kind={memory.kind}), so it has no gate and "
+            "predicts in one part. Train one with model.memory.kind=span_buffer."
         )
     return memory
 

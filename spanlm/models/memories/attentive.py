@@ -7,12 +7,11 @@
     single:    score(h_i)      = v_s · tanh(W_s h_i)             (9)
     combined:  score(h_i, h_t) = v_s · tanh(W_s h_i + W_q h_t)   (10)
 
-Two more are not of the paper, but what its two have to be compared with: `mean` (all scores are equal, so that c_t is
-the mean of all earlier outputs) and `none` (the layer of Eq. 7 alone, which a model without a memory lacks, of h_t).
-h_t itself is remembered only after it predicted; with an empty memory c_t = 0. The score of `single` does not
-depend on t, so its softmax runs along with the sentence. What the state holds grows with the sentence and a reset
-empties it. The published code differs from the paper: it merges without the tanh, keeps a zero vector in the memory for
-good, and adds 1 to the forget gate's bias (`model.encoder.forget_bias`).
+Two scores are baselines outside the paper: `mean` (all scores are equal, so c_t is the mean of all earlier outputs) and
+`none` (the layer of Eq. 7 alone on h_t, which a model without a memory lacks). h_t is remembered only after it has
+predicted; with an empty memory c_t = 0. The score of `single` does not depend on t, so its softmax is a running sum.
+The state grows with the sentence, and a reset empties it. The published code differs from the paper: it merges without
+the tanh, keeps a zero vector in the memory, and adds 1 to the forget gate's bias (`model.encoder.forget_bias`).
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ from spanlm.models.ops.precision import wide, wide_dtype
 from spanlm.options import at_least, option, options
 
 BLOCK = 64
-"""n, the steps of a block."""
+"""n, steps per block."""
 
 EMPTY = -1e30
-"""The logarithm of no weight at all: finite, so that no difference of two of them is NaN."""
+"""Stands for log 0: finite, so that differences are not NaN."""
 
 Score = Literal["single", "combined", "mean", "none"]
 _WEIGHTS = {
@@ -63,21 +62,20 @@ class AttentiveConfig(MemoryConfig):
     kind: Literal["attentive"] = "attentive"
     paper: ClassVar[str] = "Salton et al., 2017"
     score: Score = option(
-        "single (of the remembered output alone, Eq. 9) or combined (of it and the current one, Eq. 10); to "
-        "compare them with: mean (all alike) or none (nothing is remembered, and the layer of Eq. 7 sees h_t "
-        "alone)",
+        "single (from the remembered output alone, Eq. 9) or combined (also from the current one, Eq. 10); as "
+        "baselines: mean (equal weights) or none (no memory: the layer of Eq. 7 reads only h_t)",
         default="combined",
     )
     window: int | None = option(
-        "how many outputs back at most; null: all since the last reset, which needs sentences "
-        "(training.batching.kind). The paper found a bounded window over the running text worse",
+        "most outputs to look back; null: all since the last reset, which needs sentences "
+        "(training.batching.kind). In the paper a bounded window over the running text was worse",
         default=None,
         limit=at_least(1),
     )
     merge_bias: bool = option(
-        "with the b_c of Eq. 7. It can learn how frequent words are, as the softmax's bias does, before the LSTM "
-        "has learned anything: with the published rate of 1 and a tied softmax, in which it meets its own "
-        "gradient, training stays far behind one without it",
+        "use b_c of Eq. 7. It can learn word frequencies, as the softmax's bias does, before the LSTM has learned "
+        "anything: with the published rate of 1 and a tied softmax, through which its own gradient returns, "
+        "training stays far behind one without it",
         default=True,
     )
 
@@ -101,8 +99,8 @@ class AttentiveConfig(MemoryConfig):
         if self.score == "none":
             return "the merge of an attentive memory, nothing to attend to"
         reach = "the whole sentence" if self.window is None else f"window {self.window}"
-        how = "equal weights" if self.score == "mean" else f"{self.score} score"
-        return f"attentive memory, {how}, {reach}"
+        weighting = "equal weights" if self.score == "mean" else f"{self.score} score"
+        return f"attentive memory, {weighting}, {reach}"
 
     def build(self, hidden_size: int, vocabulary_size: int, init: Init) -> AttentiveMemory:
         single = SingleMemory if self.window is None else SingleWindowMemory
@@ -111,7 +109,7 @@ class AttentiveConfig(MemoryConfig):
 
 
 class AttentiveMemory(Memory):
-    """h (T, B, H) -> features (T, B, H); what the scores have in common."""
+    """h (T, B, H) -> features (T, B, H); the base of all scores."""
 
     def __init__(self, config: AttentiveConfig, hidden_size: int, init: Init) -> None:
         super().__init__()
@@ -127,7 +125,7 @@ class AttentiveMemory(Memory):
         init.start_all(self)
 
     def init_state(self, batch_size: int) -> Tensors:
-        """Empty slots: the outputs `values` (P, B, H) and which are `filled` (P, B); P is the window, or 0."""
+        """Return empty slots: the outputs `values` (P, B, H), and which are `filled` (P, B); P is the window, or 0."""
         values = self.merge.weight.new_zeros(self.window or 0, batch_size, self.readout_size)
         return {"values": values, "filled": torch.zeros(values.shape[:2], dtype=torch.bool, device=values.device)}
 
@@ -143,7 +141,7 @@ class AttentiveMemory(Memory):
 
     @abstractmethod
     def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor | None, AttentionWeights | None, Tensors]:
-        """Return the contexts c (T, B, H), the attention and the state after the last step; None: there is neither."""
+        """Return contexts c (T, B, H), attention weights and the state after the last step; None without attention."""
 
     def single_scores(self, h: Tensor) -> Tensor:
         if not self.scored:
@@ -173,7 +171,7 @@ class NoAttention(AttentiveMemory):
 class SingleMemory(AttentiveMemory):
     """`single` or `mean` over everything since the reset.
 
-    State: `log_total` (1, B) and `mean` (1, B, H) of what is remembered, which is all that the contexts need; for the
+    State: `log_total` (1, B) and `mean` (1, B, H) of the remembered outputs, which suffice for the contexts; for the
     attention, the `scores` (P, B) so far and which of them are `filled` (P, B).
     """
 
@@ -188,15 +186,15 @@ class SingleMemory(AttentiveMemory):
         }
 
     def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor, Callable[[], Tensor], Tensors]:
-        own = self.single_scores(h)
-        context, log_total, mean = running_attention(own, h, state["log_total"], state["mean"])
-        scores, filled = torch.cat([state["scores"], own]), with_steps(state["filled"], len(h))
+        new_scores = self.single_scores(h)
+        context, log_total, mean = running_attention(new_scores, h, state["log_total"], state["mean"])
+        scores, filled = torch.cat([state["scores"], new_scores]), with_steps(state["filled"], len(h))
         weights = partial(_weights, scores, state["filled"], _reach(state["filled"], len(h)))
         return context, weights, {"log_total": log_total, "mean": mean, "scores": scores, "filled": filled}
 
 
 class SingleWindowMemory(AttentiveMemory):
-    """`single` or `mean` over the last L outputs, scored anew in every segment: W_s and v_s learn from them, too."""
+    """`single` or `mean` over the last L outputs, scored again in every segment, so W_s and v_s learn from them."""
 
     def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor, Tensor, Tensors]:
         values, before = self.outputs(h, state), state["filled"]
@@ -207,8 +205,8 @@ class SingleWindowMemory(AttentiveMemory):
 class CombinedMemory(AttentiveMemory):
     """`combined`, over a window or everything since the reset.
 
-    The outputs of a window are projected anew in every segment, so that W_s learns from them, too. Everything since the
-    reset would cost the more the longer the sentence is, so the projections `keys` (P, B, H) are in the state.
+    The outputs of a window are projected again in every segment, so that W_s learns from them. Without a window that
+    would cost more with every step of the sentence, so the state has the projections `keys` (P, B, H).
     """
 
     def init_state(self, batch_size: int) -> Tensors:
@@ -229,7 +227,7 @@ class CombinedMemory(AttentiveMemory):
 
 
 def _reach(filled: Tensor, steps: int) -> int:
-    """How far the last of `steps` more looks back: at all slots there are, and at least at one."""
+    """Return how far the last of `steps` new steps looks back: at all slots, and at least at one."""
     return max(1, len(filled) + steps - 1)
 
 
@@ -242,7 +240,7 @@ def _weights(scores: Tensor, filled: Tensor, window: int) -> Tensor:
 
 
 def _triangle(scores: Tensor, log_total: Tensor) -> Tensor:
-    """(B, n + 1, n + 1): row t has the weights of what came before the block and of its first t steps."""
+    """(B, n + 1, n + 1): row t has the weights of the past before the block, as one slot, and of its first t steps."""
     columns = torch.cat([log_total, scores]).T
     size = columns.shape[1]
     future = torch.ones(size, size, dtype=torch.bool, device=scores.device).triu(1)
@@ -254,12 +252,12 @@ def running_attention(scores: Tensor, values: Tensor, log_total: Tensor, mean: T
 
         r_t = Σ_{i<t} exp(s_i) value_i / Σ_{i<t} exp(s_i)
 
-    Within a block of n steps all reads are one product with a triangle of weights, and what came before the block is
-    one slot, the mean of all earlier values, whose score is the logarithm of their total weight. T steps cost T·n.
-    Computed in float32 (float64 for float64 input) whatever the autocast.
+    Within a block of n steps all reads are one product with a triangle of weights. The past before the block is one
+    slot, the mean of all earlier values, whose score is the logarithm of their total weight. T steps cost T·n.
+    Computed in float32 (float64 for float64 input) under any autocast.
 
-    s (T, B) and values (T, B, D). Of all steps before these, `log_total` (1, B) is log Σ exp(s_i), `EMPTY` at first;
-    `mean` (1, B, D) their weighted mean, zero at first. Returns the reads (T, B, D), and both after the last step.
+    s (T, B) and values (T, B, D). Over all earlier steps, `log_total` (1, B) is log Σ exp(s_i), `EMPTY` at first, and
+    `mean` (1, B, D) the weighted mean, zero at first. Returns the reads (T, B, D), and both after the last step.
     """
     scores, values, mean = map(wide, (scores, values, mean))
     reads = []

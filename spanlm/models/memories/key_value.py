@@ -1,6 +1,6 @@
 """Attention, key-value and key-value-predict memories (Daniluk et al., 2017, §2.1-2.3).
 
-The encoder's output is split into `roles` equal parts of size k, and each part plays its role:
+The encoder's output is split into `roles` equal parts of size k, one for each role:
 
     1  attention          h_t                      key, value and prediction are all h_t      (Eq. 1-4)
     2  key-value          [k_t; v_t] = h_t         v_t is also what predicts                  (Eq. 6-10)
@@ -12,8 +12,8 @@ The encoder's output is split into `roles` equal parts of size k, and each part 
     h*_t = tanh(W^r r_t + W^x p_t)                               (4, 10, 12)
 
 In these equations k is the size of a part; the paper's tables give the encoder's full output, roles · k.
-The paper does not say what the window holds before a document has L outputs: here empty positions are masked,
-and an empty memory reads r_t = 0. The window crosses segment boundaries; gradients do not.
+The paper does not describe the window before a document has L outputs: here empty positions are masked, and an empty
+memory reads r_t = 0. The window crosses segment boundaries; gradients do not.
 """
 
 from __future__ import annotations

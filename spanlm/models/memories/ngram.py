@@ -1,6 +1,6 @@
 """The N-gram recurrent network (Daniluk et al., 2017, §2.4).
 
-Every output is split into N equal parts, and part j waits j − 1 steps to take part in a prediction:
+Every output is split into N equal parts, and part j takes part in a prediction j − 1 steps later:
 
     [h_t^1; …; h_t^N] = h_t,    h*_t = tanh(W^N [h_t^1; h_{t-1}^2; …; h_{t-N+1}^N])        (13)
 

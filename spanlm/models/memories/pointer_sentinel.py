@@ -1,22 +1,22 @@
 """The pointer sentinel (Merity et al., 2017, "Pointer Sentinel Mixture Models", §2.2-2.4).
 
-The last L hidden states are compared with a projection of the current one, and with a sentinel that is learned. What
-falls on a state is the probability that the next word is the word read there; what falls on the sentinel is the
-share of the softmax:
+A projection of the current hidden state is compared with the last L hidden states and with a learned sentinel. The
+weight of a state is the probability that the next word is the word read there; the weight of the sentinel is the share
+of the softmax:
 
     q_t = tanh(W h_t + b)
     z_{t,i} = q_t · h_i,    i = t - L + 1 … t
     [a_t; g_t] = softmax([z_t; q_t · s])
     p(w) = g_t p_vocab(w) + Σ_{i: x_i = w} a_{t,i}
 
-The window holds the current state, so the word just read can be repeated: that is why the paper projects h_t, of
-which the product with itself would outweigh all others. A state points to the word that was read at its step; the
-neural cache (Grave et al., 2017) stores the word that came after it.
+The window contains the current state, so the word just read can be repeated. This is why the paper projects h_t, whose
+product with itself would outweigh all others. A state points to the word that was read at its step; the neural cache
+(Grave et al., 2017) stores the word that came after it.
 
 The loss is -log p(y) - log(g + Σ_{i: x_i = y} a_i): the second term teaches the pointer where the softmax is right
 anyway. The paper differentiates through the last 100 steps of every step; here gradients end where a segment begins, as
-for every memory. Words before a document are masked. Everything stays a logarithm: the scores are products of hundreds
-of units, so weights that float32 rounds to zero are common, and log 0 has no gradient.
+for every memory. Words before a document are masked. All weights stay logarithms: scores are products of hundreds of
+units, so weights that float32 rounds to zero are common, and log 0 has no gradient.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from spanlm.options import at_least, option, options
 
 @dataclass(frozen=True)
 class Pointer:
-    """A distribution over words that were read, with which a head mixes its own.
+    """A distribution over words that were read, which a head mixes with its own.
 
         p(w) = gate · p_head(w) + Σ_{j: words_j = w} weights_j,    gate + Σ_j weights_j = 1
 
-    Logarithms, because a weight that float32 cannot hold can still be the most probable way to a word. If it is
-    `trained_alone`, the loss grows by −log(gate + Σ_{j: words_j = target} weights_j).
+    Logarithms, because a weight below float32's range can still be the most probable way to a word. `trained_alone`
+    adds −log(gate + Σ_{j: words_j = target} weights_j) to the loss.
     """
 
     log_weights: Tensor  # (T, B, L), float32 or float64; -inf for an empty slot
@@ -55,20 +55,20 @@ class Pointer:
             return Scores(log_prob)
         return Scores(log_prob, -self.mixed(torch.zeros_like(self.log_gate), targets))
 
-    def mixed(self, own: Tensor, targets: Tensor) -> Tensor:
-        """Log p(target), (T, B), where the head's own log-probability of it is `own` (T, B)."""
+    def mixed(self, head_log_p: Tensor, targets: Tensor) -> Tensor:
+        """Log p(target), (T, B), of the mixture; the head's own log p(target) is `head_log_p` (T, B)."""
         pointed = self.log_weights.masked_fill(self.words != targets.unsqueeze(-1), -torch.inf)
-        return torch.cat([(self.log_gate + own).unsqueeze(-1), pointed], -1).logsumexp(-1)
+        return torch.cat([(self.log_gate + head_log_p).unsqueeze(-1), pointed], -1).logsumexp(-1)
 
     def log_probs(self, head: MixingHead, features: Tensor) -> Tensor:
-        """Log p of every word, (T, B, V); slots are added one by one, so the sum has one order on every device."""
-        own = head.own_log_probs(features)
-        mixed = (own + self.log_gate.unsqueeze(-1)).flatten()
-        starts = torch.arange(0, mixed.numel(), own.shape[-1], device=own.device)
+        """Log p of every word, (T, B, V); slots are added one by one, for the same order on every device."""
+        head_log_p = head.own_log_probs(features)
+        mixed = (head_log_p + self.log_gate.unsqueeze(-1)).flatten()
+        starts = torch.arange(0, mixed.numel(), head_log_p.shape[-1], device=head_log_p.device)
         places = starts.unsqueeze(1) + self.words.flatten(0, 1)
         for place, log_weight in zip(places.unbind(1), self.log_weights.flatten(0, 1).unbind(1), strict=True):
             mixed.index_copy_(0, place, torch.logaddexp(mixed.index_select(0, place), log_weight))
-        return mixed.view_as(own)
+        return mixed.view_as(head_log_p)
 
     def score_twice(self, head: MixingHead, features: Tensor, targets: Tensor) -> tuple[Scores, Scores]:
         scores = self.score(head, features, targets)
@@ -131,7 +131,7 @@ class PointerSentinelMemory(Memory):
         return {"keys": keys, "words": words, "filled": torch.zeros_like(words, dtype=torch.bool)}
 
     def equalise(self) -> None:
-        """Let all words have equal weights; the sentinel keeps its own."""
+        """Give all words equal weights; the sentinel keeps its weight."""
         self.equal = True
 
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
@@ -148,15 +148,15 @@ class PointerSentinelMemory(Memory):
 
 
 def _equal(log_weights: Tensor) -> Tensor:
-    """Spread what falls on the filled slots over them alike; one of them is the current step."""
+    """Spread the total weight of the filled slots evenly; the current step is always filled."""
     empty = log_weights.isneginf()
     filled = (~empty).sum(-1, keepdim=True, dtype=log_weights.dtype)
-    each = log_weights.logsumexp(-1, keepdim=True) - filled.log()
-    return each.expand_as(log_weights).masked_fill(empty, -torch.inf)
+    equal = log_weights.logsumexp(-1, keepdim=True) - filled.log()
+    return equal.expand_as(log_weights).masked_fill(empty, -torch.inf)
 
 
 def _weights(log_weights: Tensor) -> Tensor:
-    """Every filled slot keeps some weight: analyses know by it that the window is full."""
+    """Return weights above zero for all filled slots, from which analyses see that the window is full."""
     weights = log_weights.exp()
     return weights.where(log_weights.isneginf(), weights.clamp_min(torch.finfo(weights.dtype).tiny))
 
@@ -164,8 +164,8 @@ def _weights(log_weights: Tensor) -> Tensor:
 def sentinel_attention(query: Tensor, keys: Tensor, sentinel: Tensor, filled: Tensor) -> tuple[Tensor, Tensor]:
     """Attend over the window that ends with each step, or over the sentinel; in float32 or float64.
 
-    q (T, B, D), finite keys (L - 1 + T, B, D), s (D,), and which of the L - 1 carried keys are `filled` (L - 1, B) give
-    log a (T, B, L), column j being lag L - 1 - j, -inf for an empty slot; and log g (T, B).
+    Reads q (T, B, D), finite keys (L - 1 + T, B, D), s (D,), and which of the L - 1 carried keys are `filled`
+    (L - 1, B). Returns log a (T, B, L), column j being lag L - 1 - j, -inf for an empty slot; and log g (T, B).
     """
     window = len(filled) + 1
     empty = ~window_filled(filled, len(query), window)

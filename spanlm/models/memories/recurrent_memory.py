@@ -1,7 +1,7 @@
 """The recurrent memory (Tran et al., 2016, "Recurrent Memory Networks"; RM(+tM-g) of Daniluk et al., 2017).
 
-Two word tables M and C stand beside the input embedding; the memory attends over the n most recent input words,
-the current one among them, and composes what it reads with the encoder's output:
+Two word tables M and C complement the input embedding; the memory attends over the n most recent input words,
+including the current one, and composes the result with the encoder's output:
 
     p_t  = softmax_i((M[w_i] + T^M[t - i]) · h_t),    i = t - n + 1 … t
     s_t  = Σ_i p_{t,i} (C[w_i] + T^C[t - i])
@@ -32,16 +32,16 @@ _EQUATIONS = {"gated": "h*_t = (1 − z) ⊙ h_t + z ⊙ h̃", "linear": "h*_t =
 
 @options()
 class RecurrentMemoryConfig(MemoryConfig):
-    """Dot-product attention over the last words, in two tables of their own (Tran et al., 2016)."""
+    """Dot-product attention over the last words, with two word tables of its own (Tran et al., 2016)."""
 
     kind: Literal["recurrent_memory"] = "recurrent_memory"
     paper: ClassVar[str] = "Tran et al., 2016"
     window: int = option(
         "n, how many words can be attended; the current one is among them", default=15, limit=at_least(1)
     )
-    temporal: bool = option("whether keys and values know their lag (+tM)", default=True)
+    temporal: bool = option("add temporal matrices, by which keys and values depend on their lag (+tM)", default=True)
     composition: Literal["gated", "linear"] = option(
-        "of what is read with the encoder's output: gated (-g) or linear", default="gated"
+        "composition of the reading with the encoder's output: gated (-g) or linear", default="gated"
     )
 
     @property
@@ -73,7 +73,7 @@ class GatedComposition(nn.Module):
         self.of_reset = nn.Linear(size, size, bias=False)  # U
 
     def forward(self, read: Tensor, h: Tensor) -> Tensor:
-        """Compose; under autocast the products are in its type, gates and what is made with them in float32."""
+        """Compose; under autocast the products are in its type, gates and results in float32."""
         size = h.shape[-1]
         from_read = wide(self.of_read(read))
         update, reset = torch.sigmoid(from_read[..., : 2 * size] + wide(self.of_hidden(h))).chunk(2, -1)

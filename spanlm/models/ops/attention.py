@@ -1,17 +1,17 @@
 """Attention over a sliding window of the past: additive, and by dot products.
 
-A memory of T queries is stored as P + T slots: P carried from before, then the T of this segment. Query t may look
-back L slots from P + t; lag j (1 = the step before) is slot P + t - j, column L - j. With P < L the first queries have
-fewer slots than L behind them, and what is not there costs nothing.
+A memory of T queries is stored as P + T slots: P carried slots, then the T of this segment. Query t may look back L
+slots from P + t; lag j (1 = the step before) is slot P + t - j, column L - j. With P < L the first queries have fewer
+than L slots behind them, and missing slots cost nothing.
 
 Additive attention: lag j of all queries is one slice of the memory, so a loop over the L lags touches only contiguous
-(T, B, D) slices that stay in cache. Where the window is longer than the segment the loop goes over the T queries
-instead. Gradients are written out, so that the tanh of all slices is kept for them if that is not too much, else
-computed again. A long window of few numbers is compared at once: the calls of a loop would take longer.
+(T, B, D) slices that stay in cache. If the window is longer than the segment, the loop runs over the T queries
+instead. Gradients are hand-written: they keep the tanh of all slices if memory allows, else compute it again. A long
+window of few numbers is computed at once, since the calls of a loop would take longer.
 
-Dot products, and the reads of a long window: over one stream's T steps and the L - 1 + T slots they may look at, all
-scores are one matrix product, of which the window is a band: row t, columns t … t + L - 1. The reads are the product
-of the band, zero elsewhere, with the values. Long segments go block by block, so that cost grows with T and not T².
+Dot products, and the reads of a long window: for one stream, the scores of T steps and L - 1 + T slots are one matrix
+product, of which the window is a band: row t, columns t … t + L - 1. The reads are the product of the band, zero
+elsewhere, with the values. Long segments are read in blocks, so that cost grows with T and not T².
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from torch.nn.functional import pad
 from spanlm.models.ops.precision import learns, wide, without_autocast
 
 KEPT_ELEMENTS = 2**25
-"""Activations kept for the gradients, 128 MB of float32; of larger ones none is, and each is made again there."""
+"""Most activations kept for the gradients, 128 MB of float32; if there are more, the backward pass computes them."""
 
 _SLICE_ELEMENTS = 2**20
-"""A slice of a CPU's loop over queries: a larger one would leave its cache."""
+"""Largest slice of a loop over queries on a CPU: a larger one would not fit in its cache."""
 
 LONG = 16
-"""The longest window that is always a loop."""
+"""Longest window that is always read by a loop."""
 
 _TOGETHER_ELEMENTS = 2**19
-"""Activations of a longer one that are computed at once."""
+"""Most activations of a longer window that are computed at once."""
 
 _Place = int | slice
 
 
 def _lags(steps: int, slots: int, window: int) -> Iterator[tuple[_Place, _Place, slice]]:
-    """The column of each lag, oldest first, the queries that have a slot there, and these slots."""
+    """Yield the column of each lag, oldest first, the queries that have a slot at this lag, and these slots."""
     carried = slots - steps
     for lag in range(window, 0, -1):
         first = max(0, lag - carried)
@@ -50,7 +50,7 @@ def _lags(steps: int, slots: int, window: int) -> Iterator[tuple[_Place, _Place,
 
 
 def _queries(steps: int, slots: int, window: int) -> Iterator[tuple[_Place, _Place, slice]]:
-    """The columns of each query that have a slot, the query, and these slots."""
+    """Yield the columns of each query that have a slot, the query, and these slots."""
     carried = slots - steps
     for query in range(steps):
         last = carried + query
@@ -74,10 +74,10 @@ def _sigmoid(query: Tensor, keys: Tensor, room: Tensor | None) -> Tensor:
 
 
 class _AdditiveScores(torch.autograd.Function):
-    """score[t, :, L-j] = w · tanh(keys[P+t-j] + query[t]), zero where there is no such slot.
+    """score[t, :, L-j] = w · tanh(keys[P+t-j] + query[t]), zero without such a slot.
 
-    tanh x = 2 σ(2x) − 1: on CPUs the library's σ takes a quarter of the time of its tanh in float32, and the 2, the w
-    and the 1 have all slices in common.
+    tanh x = 2 σ(2x) − 1: on CPUs torch's σ takes a quarter of the time of its tanh in float32, and the factors 2 and w
+    and the 1 are shared by all slices.
     """
 
     @staticmethod
@@ -109,21 +109,21 @@ class _AdditiveScores(torch.autograd.Function):
             s = kept[n] if kept else _sigmoid(query[queries], keys[slots], again)
             g = grad_scores[columns, queries]
             grad_weight += g.reshape(-1) @ s.reshape(-1, len(weight))
-            # of σ alone; 4 w, which all have in common, comes last
+            # the gradient of σ alone; the common factor 4 w comes last
             inner = torch.addcmul(s, s, s, value=-1, out=room[: len(s)]).mul_(g.unsqueeze(-1))
             at = grad_query[queries]
             at.add_(inner.sum_to_size(at.shape))
             grad_keys[slots].add_(inner)
         weight = 4 * weight
-        # what has no slot is masked by all callers, so it adds nothing to the sum
+        # all callers mask scores without a slot, so these add nothing to the sum
         grad_weight.mul_(2).sub_(grad_scores.sum())
         return grad_query.mul_(weight), grad_keys.mul_(weight), grad_weight, None, None
 
 
 class _LongScores(torch.autograd.Function):
-    """`_AdditiveScores` of a window that is full at every query, of all lags at once.
+    """`_AdditiveScores` of a window that is full at every query, for all lags at once.
 
-    The activations are (D, L, T·B): the window of each lag is a stretch of every row, and rows are long.
+    The activations are (D, L, T·B): each lag is a contiguous part of every long row.
     """
 
     @staticmethod
@@ -184,13 +184,13 @@ _window_sum: Callable[..., Tensor] = _WindowSum.apply
 
 
 def cleared(slots: Tensor, filled: Tensor) -> Tensor:
-    """Put zero in the slots (L, B) or (L, B, D) that are not `filled` (L, B)."""
-    # where, not a product: nothing that stands in an empty slot can leak, NaN included
+    """Set to zero the slots (L, B) or (L, B, D) that are not `filled` (L, B)."""
+    # where, not a product, through which NaN in an empty slot would leak
     return torch.where(filled.view(*filled.shape, *[1] * (slots.dim() - 2)), slots, 0)
 
 
 def with_steps(filled: Tensor, steps: int) -> Tensor:
-    """Return which slots hold something, (L + T, B), once `steps` more than the `filled` (L, B) do."""
+    """Append T = `steps` filled slots to `filled` (L, B): (L + T, B)."""
     return torch.cat([filled, filled.new_ones(steps, filled.shape[1])])
 
 
@@ -203,7 +203,7 @@ def window_filled(filled: Tensor, steps: int, window: int) -> Tensor:
 
 
 def masked_softmax(scores: Tensor, filled: Tensor) -> Tensor:
-    """Softmax over the last dimension of the `filled` entries; a row with none is all zeros, not uniform."""
+    """Softmax over the `filled` entries of the last dimension; a row without any is zero, not uniform."""
     masked = scores.masked_fill(~filled, torch.finfo(scores.dtype).min)
     return torch.where(filled, masked.softmax(-1), torch.zeros((), dtype=scores.dtype, device=scores.device))
 
@@ -212,7 +212,7 @@ def additive_scores(query: Tensor, keys: Tensor, weight: Tensor, window: int) ->
     """Compare each step with the window before it: w · tanh(key_{t-j} + query_t),  j = 1 … L.
 
     query (T, B, D), keys (P + T, B, D) and w (D,) give (T, B, L), column j being lag L - j, in float32 or float64. The
-    last key is never read; what has no slot is 0 and must be masked.
+    last key is never read; scores without a slot are 0 and must be masked.
     """
     inputs = wide(query), wide(keys), wide(weight)
     if LONG < window <= len(query) == len(keys) - window and window * query.numel() <= _TOGETHER_ELEMENTS:
@@ -223,7 +223,7 @@ def additive_scores(query: Tensor, keys: Tensor, weight: Tensor, window: int) ->
 def window_sum(weights: Tensor, values: Tensor) -> Tensor:
     """Σ_j weights_{t,j} value_{t-j} (T, B, D) of weights (T, B, L) and values (P + T, B, D).
 
-    Column j is lag L - j, zero where there is no slot; the last value is never read.
+    Column j is lag L - j, zero without a slot; the last value is never read.
     """
     steps, window = weights.shape[0], weights.shape[2]
     if LONG < window == len(values) - steps:
@@ -244,14 +244,14 @@ def additive_window_attention(
 
         α_t = softmax_j(w · tanh(key_{t-j} + query_t)),  j = 1 … L,    r_t = Σ_j α_{t,j} value_{t-j}
 
-    query (T, B, D) and keys (P + T, B, D) are projected already; values (P + T, B, D'); w (D,). The first P slots are
-    carried, the last is never read. `filled` (P, B) says which carried slots hold something; what stands in the others
-    must be finite. The window L is at least P; None: P.
+    query (T, B, D) and keys (P + T, B, D) are projected; values are (P + T, B, D'), w is (D,). The first P slots are
+    carried, the last is never read. `filled` (P, B) marks carried slots that hold something; others must be finite. The
+    window L is at least P; None: P.
 
     Returns:
         The reads (T, B, D') and the weights (T, B, L), column j being lag L - j, in float32 or float64.
     """
-    # reduced precision would quantise the weights; the products around this op carry the cost
+    # reduced precision would quantise the weights, and the products around this function dominate the cost
     query, values, weight = map(wide, (query, values, weight))
     window = len(filled) if window is None else window
     may_read = window_filled(pad(filled, (0, 0, window - len(filled), 0)), len(query), window)
@@ -260,7 +260,7 @@ def additive_window_attention(
 
 
 LEAST_BLOCK = 32
-"""Steps of a block where the window is shorter; elsewhere a block has as many as the window."""
+"""Steps of a block if the window is shorter; otherwise a block is as long as the window."""
 
 
 def _join(parts: tuple[Tensor, ...] | list[Tensor]) -> Tensor:
@@ -268,16 +268,16 @@ def _join(parts: tuple[Tensor, ...] | list[Tensor]) -> Tensor:
 
 
 def _overlapping(slots: Tensor, window: int, size: int) -> Iterator[Tensor]:
-    pieces = torch.split(slots, size)  # and not slices of `slots`, whose gradients would each be as long as `slots`
+    pieces = torch.split(slots, size)  # not slices of `slots`, each of whose gradients would be as long as `slots`
     for first in range(0, len(slots) - window + 1, size):
         piece = first // size
         yield _join(pieces[piece : piece + 2])[: size + window - 1]
 
 
 def _band(square: Tensor) -> Tensor:
-    """(B, T, T + L - 1) -> (B, T, L): from row t its columns t … t + L - 1."""
+    """(B, T, T + L - 1) -> (B, T, L): take columns t … t + L - 1 of row t."""
     batch, steps, slots = square.shape
-    # one more column a row, and every row starts one further to the left
+    # with one more column per row in the view, each row starts one column earlier
     skewed = pad(square.flatten(1), (0, steps)).view(batch, steps, slots + 1)
     return skewed[..., : slots - steps + 1]
 
@@ -299,9 +299,9 @@ def _reads(weights: Tensor, values: Tensor) -> Tensor:
 
 
 def band_sum(weights: Tensor, values: Tensor) -> Tensor:
-    """Σ_j weights_{t,j} value_{t-j} (T, B, D),  j = 0 … L - 1, as products with a band, for windows that are not short.
+    """Σ_j weights_{t,j} value_{t-j} (T, B, D),  j = 0 … L - 1, as products with a band, which suits long windows.
 
-    weights (T, B, L) have lag L - 1 - j in column j, and zero where there is no slot; values (L - 1 + T, B, D).
+    weights (T, B, L) have lag L - 1 - j in column j, zero without a slot; values (L - 1 + T, B, D).
     """
     window = weights.shape[-1]
     size = max(window, LEAST_BLOCK)
@@ -331,8 +331,8 @@ def dot_window_attention(
 
         α_t = softmax_j((key_{t-j} + K_j) · query_t),  j = 0 … L - 1,    r_t = Σ_j α_{t,j} (value_{t-j} + V_j)
 
-    query (T, B, D), keys (L - 1 + T, B, D) and values (L - 1 + T, B, D'); the first L - 1 slots are carried, then one a
-    step. `filled` (L - 1, B) says which of them hold something; what stands in the others must be finite. The rows K_j
+    query (T, B, D), keys (L - 1 + T, B, D) and values (L - 1 + T, B, D'); the first L - 1 slots are carried, then each
+    step has one. `filled` (L - 1, B) marks carried slots that hold something; others must be finite. The rows K_j
     (L, D) and V_j (L, D') have the oldest lag first; None: zero.
 
     Returns:

@@ -1,7 +1,7 @@
 """Dropout masks of a segment.
 
-A mask holds 0 with probability `rate`, else 1 / (1 − rate), which keeps the expectation. It is drawn anew for every
-segment and every stream. A draw has 16 bits, so that one number of the generator gives four, and `rate` is rounded to a
+A mask is 0 with probability `rate`, else 1 / (1 − rate), which keeps the expectation. It is drawn for every segment and
+every stream. A draw has 16 bits, so that a 64-bit number of the generator gives four draws, and `rate` is rounded to a
 multiple of 2⁻¹⁶.
 """
 
@@ -20,7 +20,7 @@ _SHARE = ContextVar("share", default=(0, 1))
 
 @contextmanager
 def sharing_streams(rank: int, ranks: int) -> Iterator[None]:
-    """Draw in the block for `ranks` times the streams that are read; those that are read are part number `rank`."""
+    """Within the block, draw for the streams of all `ranks`; this process reads part number `rank` of them."""
     token = _SHARE.set((rank, ranks))
     try:
         yield
@@ -29,24 +29,24 @@ def sharing_streams(rank: int, ranks: int) -> Iterator[None]:
 
 
 def drawn(draw: Callable[[Sequence[int]], Tensor], shape: Sequence[int], streams: int) -> Tensor:
-    """Return what `draw` draws of a shape, whose streams lie along the dimension `streams`."""
+    """Call `draw` for the shape over all ranks' streams (dimension `streams`); return this rank's part."""
     rank, ranks = _SHARE.get()
     if ranks == 1:
         return draw(shape)
-    own = shape[streams]
-    return draw([*shape[:streams], own * ranks, *shape[streams + 1 :]]).narrow(streams, rank * own, own).contiguous()
+    size = shape[streams]
+    return draw([*shape[:streams], size * ranks, *shape[streams + 1 :]]).narrow(streams, rank * size, size).contiguous()
 
 
 _VALUES = 2**16
 
 
 def rounded(rate: float) -> float:
-    """Return the nearest rate below 1 that draws of 16 bits have."""
+    """Round a rate to the nearest one below 1 that 16-bit draws can have."""
     return min(round(rate * _VALUES), _VALUES - 1) / _VALUES
 
 
 def keep_mask(shape: Sequence[int], rate: float, device: torch.device, streams: int | None = None) -> Tensor:
-    """Draw where a mask is not 0, as bool; `streams`: their dimension, None: all share."""
+    """Draw where a mask is not 0, as bool; `streams`: dimension of the streams; None: all share the mask."""
     first = int((rounded(rate) - 0.5) * _VALUES)
 
     def draw(shape: Sequence[int]) -> Tensor:
@@ -58,12 +58,12 @@ def keep_mask(shape: Sequence[int], rate: float, device: torch.device, streams: 
 
 
 def dropout_mask(shape: Sequence[int], rate: float, like: Tensor, streams: int | None) -> Tensor:
-    """Draw a mask of a shape, in the type and on the device of `like`; `streams`: their dimension, None: all share."""
+    """Draw a mask with the type and device of `like`; `streams`: dimension of the streams; None: all share it."""
     return keep_mask(shape, rate, like.device, streams).to(like.dtype).div_(1 - rounded(rate))
 
 
 def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
-    """Drop numbers of x (T, B, D), each by itself."""
+    """Drop numbers of x (T, B, D) independently."""
     if not training or not rate:
         return x
     return x * keep_mask(x.shape, rate, x.device, streams=1) / (1 - rounded(rate))

@@ -1,4 +1,4 @@
-"""Two hand-written loops over time of an LSTM layer, with their gradients.
+"""Two hand-written loops over time for an LSTM layer, with their gradients.
 
 `lstm_recurrence` is the recurrence of a layer with masks and zoneout, given the inputs' part of the gates:
 
@@ -6,15 +6,15 @@
     c̃_t = σ(a_f) ⊙ c_{t-1} + σ(a_i) ⊙ tanh(a_g),        h̃_t = σ(a_o) ⊙ tanh(c̃_t)
     c_t = d_c ⊙ c_{t-1} + (1 − d_c) ⊙ c̃_t,              h_t = d_h ⊙ h_{t-1} + (1 − d_h) ⊙ h̃_t
 
-`lstm_layer` is a whole plain layer on a CPU where the library's kernel is slow: in reduced precision, and for a few
-words at a time, since at every call the kernel puts the weights in an order of its own.
+`lstm_layer` is a whole plain layer on a CPU where torch's kernel is slow: in reduced precision, and for a few words at
+a time, since the kernel reorders the weights at every call.
 
     [a_i; a_f; a_g; a_o] = W_ih x_t + W_hh h_{t-1} + b
     c_t = σ(a_f) ⊙ c_{t-1} + σ(a_i) ⊙ tanh(a_g),        h_t = σ(a_o) ⊙ tanh(c_t)
 
-One product computes the inputs' part of the gates of all steps, and the gradients of x and each weight are one product
-each; the loops hold what feeds back. The library's tanh takes seven times as long as its σ, so tanh a = 1 − 2 σ(−2a) is
-kept as
+One product computes the inputs' part of the gates of all steps, and one product each the gradients of x and of each
+weight; the loops contain only the feedback. torch's tanh takes seven times as long as its σ, so tanh a = 1 − 2 σ(−2a)
+is kept as
 
     r = σ(−2a),    o ⊙ tanh a = o − 2 o ⊙ r,    tanh' a = 4 r (1 − r)
 """
@@ -31,14 +31,14 @@ from spanlm.models.kernels import prepared, product
 from spanlm.models.ops.precision import learns, product_dtype, without_autocast
 
 GATES = 4
-"""Input, forget, candidate, output: the library's order."""
+"""Input, forget, candidate, output: torch's order."""
 
 OFTEN, OFTEN_BACK = 16, 64
-"""Steps from which on W_hh is put in the kernel's order once; for the way back, which transposes it first, later."""
+"""Steps from which on W_hh is reordered once; more in the backward pass, which transposes W_hh first."""
 
 
 def _read(h: Tensor, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """What each gate reads of h (…, B, H): (4, …, B, H)."""
+    """Return h (…, B, H) as each gate reads it: (4, …, B, H)."""
     read = h if mask is None else h * mask.view(len(mask), *[1] * (h.dim() - 2), *mask.shape[1:])
     return read.to(dtype).expand(GATES, *h.shape)
 
@@ -59,8 +59,8 @@ class _Recurrence(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         matrices = weight.view(GATES, *h.shape[1:], -1).to(dtype)
         hs, cs, activations, squashed = [h], [c], [], []
-        for t, given in enumerate(inputs.unbind(1)):
-            gates = torch.bmm(_read(hs[-1], mask, dtype), matrices.transpose(1, 2)).to(h.dtype) + given
+        for t, from_input in enumerate(inputs.unbind(1)):
+            gates = torch.bmm(_read(hs[-1], mask, dtype), matrices.transpose(1, 2)).to(h.dtype) + from_input
             i, f, g, o = gates[0].sigmoid_(), gates[1].sigmoid_(), gates[2].tanh_(), gates[3].sigmoid_()
             cell = f * cs[-1] + i * g
             output = cell.tanh()
@@ -123,7 +123,7 @@ def lstm_recurrence(
     kept_h: Tensor | None = None,
     kept_c: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Run the loop: h_1 … h_T (T, B, H) and c_T (B, H).
+    """Return h_1 … h_T (T, B, H) and c_T (B, H) of the recurrence.
 
     `inputs` (4, T, B, H), the inputs' part of the gates, biases included; h and c (B, H) before the first step, all in
     float32 or float64; W (4H, H); the mask z is (4, B, H), or (1, B, H) for all gates; d_h and d_c (T, B, H). Under
@@ -173,7 +173,7 @@ class _Layer(torch.autograd.Function):
 
 
 def _loop(times: Callable[[Tensor], Tensor], gates: Tensor, rs: Tensor, hs: Tensor, cs: Tensor) -> None:
-    """Turn what the inputs say to the gates into σ(a) of each, r for a_g; write r of c, h and c of every step."""
+    """Replace the inputs' part of the gates by σ(a), for a_g by r; write r of c, h and c of every step."""
     h = torch.empty_like(cs[0])
     products, parts, outputs, cells = gates.flatten(2).unbind(), gates.unbind(), hs.unbind(), cs.unbind()
     for t, (gates_t, r) in enumerate(zip(parts, rs.unbind(), strict=True)):
@@ -187,7 +187,7 @@ def _loop(times: Callable[[Tensor], Tensor], gates: Tensor, rs: Tensor, hs: Tens
 
 
 def _slopes(gates: Tensor, rs: Tensor, cs: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ∂c_t/∂a of i, f and g, ∂h_t/∂a of o, and a fourth of ∂h_t/∂c_t: of all steps at once."""
+    """Return, for all steps, ∂c_t/∂a of i, f and g, ∂h_t/∂a of o, and a fourth of ∂h_t/∂c_t."""
     i, _, g, o = gates.unbind(2)
     slopes = torch.addcmul(gates, gates, gates, value=-1)
     of_i, of_f, of_g, of_o = slopes.unbind(2)
@@ -206,7 +206,7 @@ def _loop_back(
     rs: Tensor,
     cs: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return ∂/∂a (T, B, 4H) in the type of h and the products, ∂/∂b, and ∂/∂c_0, which takes the place of ∂/∂c_T."""
+    """Return ∂/∂a (T, B, 4H) in the type of h and the products, ∂/∂b, and ∂/∂c_0, which overwrites ∂/∂c_T."""
     slopes, to_c = _slopes(gates, rs, cs)
     at_gates = torch.empty_like(gates.flatten(2), dtype=given_h.dtype)
     wide, summed = torch.empty_like(gates[0]), torch.zeros_like(gates[0])
@@ -214,8 +214,8 @@ def _loop_back(
     to_gates = zip(slopes[:, :, :-1].unbind(), slopes[:, :, -1].unbind(), to_c.unbind(), strict=True)
     steps = list(zip(given_h.to(cs.dtype).unbind(), gates[:, :, 1].unbind(), at_gates.unbind(), to_gates, strict=True))
     after: Tensor | None = None
-    for given, kept, at, (slopes_c, slopes_h, slope) in reversed(steps):
-        grad_h = given if after is None else given + times(after)
+    for grad_output, kept, at, (slopes_c, slopes_h, slope) in reversed(steps):
+        grad_h = grad_output if after is None else grad_output + times(after)
         grad_c.addcmul_(grad_h, slope, value=4)
         torch.mul(every_c, slopes_c, out=of_c)
         torch.mul(grad_h, slopes_h, out=of_h)
@@ -231,10 +231,10 @@ _layer: Callable[..., tuple[Tensor, Tensor]] = _Layer.apply  # the library leave
 def lstm_layer(
     x: Tensor, h: Tensor, c: Tensor, weight_ih: Tensor, bias: Tensor, weight_hh: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Run a layer over a segment: h_1 … h_T (T, B, H) and c_T (B, H).
+    """Return h_1 … h_T (T, B, H) and c_T (B, H) of a layer over a segment.
 
     x (T, B, E); h and c (B, H) before the first step; W_ih (4H, E), b (4H,), W_hh (4H, H). Under autocast the products
-    and h, like the library's, are in the autocast type; gates, cells, their gradients and the biases' are float32.
-    There are first derivatives only.
+    and h, like torch's, are in the autocast type; gates, cells, their gradients and the biases' are float32. First
+    derivatives only.
     """
     return _layer(x, h, c.to(weight_hh.dtype), weight_ih, bias, weight_hh, product_dtype(weight_hh))

@@ -17,12 +17,12 @@ Gradients = TypeVar("Gradients")
 
 
 def autocast(device: torch.device, precision: Precision) -> torch.autocast:
-    """Products in bfloat16 for bf16; the model's own precision for fp32, and where a processor has no bf16."""
+    """Return an autocast to bfloat16 for bf16; it is disabled for fp32, and on processors without bf16."""
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=usable(precision, device) == "bf16")
 
 
 def usable(precision: Precision, device: torch.device | str) -> Precision:
-    """Return the precision that `device` computes in when asked for `precision`: fp32 where a processor has no bf16."""
+    """Return the precision that `device` uses for `precision`: fp32 on processors without bf16."""
     if precision not in get_args(Precision):
         raise InputError("precision", precision, "must be fp32 or bf16")
     doubtful = precision == "bf16" and torch.device(device).type == "cpu"
@@ -31,7 +31,7 @@ def usable(precision: Precision, device: torch.device | str) -> Precision:
 
 @cache
 def _processor_has_bf16() -> bool:
-    """Try the kernel that some lack, an LSTM's (on x86 it takes AVX-512); log if it fails. Draws no random numbers."""
+    """Try the LSTM kernel, which some lack (on x86 it needs AVX-512); log a failure. Draws no random numbers."""
     x, h, *weights = (torch.zeros(size) for size in ((2, 2, 8), (1, 2, 8), (32, 8), (32, 8), (32,), (32,)))
     try:
         with torch.enable_grad(), torch.autocast("cpu", torch.bfloat16):
@@ -44,7 +44,7 @@ def _processor_has_bf16() -> bool:
 
 
 def wide(tensor: Tensor) -> Tensor:
-    """Return a tensor in float32, or as it is where it has at least as many bits."""
+    """Convert a tensor to float32, unless it has at least as many bits."""
     return tensor.float() if tensor.dtype.itemsize < 4 else tensor
 
 
@@ -54,7 +54,7 @@ def wide_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def product_dtype(weight: Tensor) -> torch.dtype:
-    """Return the type of a weight's products: that of the autocast around the call, else its own."""
+    """Return the type of a weight's products: the surrounding autocast's, else the weight's."""
     device = weight.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
 
@@ -65,7 +65,7 @@ def learns(inputs: Iterable[Tensor | None]) -> bool:
 
 
 def without_autocast(backward: Callable[..., Gradients]) -> Callable[..., Gradients]:
-    """Compute a hand-written gradient in the precision of its forward pass, not of the autocast around `backward()`."""
+    """Run a hand-written gradient in its forward pass's precision, not in an autocast around `backward()`."""
 
     @wraps(backward)
     def plain(ctx: Any, *grads: Tensor) -> Gradients:

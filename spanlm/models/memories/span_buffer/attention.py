@@ -1,13 +1,13 @@
 """Additive attention over every L-th slot of the past.
 
-Slots that stand L apart never meet those between them: of T steps, those of one phase (t mod L) look at slots of one
-phase alone, at m of them, and the next of these steps at one newer. Side by side, as L · B streams of T / L steps, they
-are the plain window of m slots of `spanlm.models.ops.attention`. So nothing of (T, B, m, D) is ever made but the
-activations of tanh for the gradients, and these only up to `KEPT_ELEMENTS` (128 MB; larger ones are made again), and a
-segment shorter than L touches the slots of its own phases alone.
+Steps of one phase (t mod L) look only at slots of one phase, at m of them; the window moves by one slot from one of
+these steps to the next. With the phases side by side, as L · B streams of T / L steps, this is the plain window of m
+slots of `spanlm.models.ops.attention`. So the only tensors of (T, B, m, D) are the tanh activations for the gradients,
+at most `KEPT_ELEMENTS` (128 MB; larger ones are computed again), and a segment shorter than L touches only the slots of
+its phases.
 
-A grid lays out T steps as F streams of Q steps, and what they look at as m + Q slots of each stream; step q looks at
-the slots q … q + m − 1. The last slot is never read.
+A grid arranges T steps as F phases of Q steps, and the slots as m + Q per phase; step q looks at the slots
+q … q + m − 1. The last slot is never read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from spanlm.models.ops.attention import additive_scores, band_sum, masked_softma
 
 @dataclass(frozen=True)
 class Grid:
-    """Where the spans of T steps lie in the states (P + T, B, H), of which P were carried.
+    """The places of the spans of T steps in the states (P + T, B, H), of which P are carried.
 
     The newest span ends at the step before, the others 1, 2, … m − 1 times L before that.
     """
@@ -31,18 +31,18 @@ class Grid:
     stride: int  # L
     count: int  # m
     steps: int  # T
-    reach: int  # how far the two ends of a span are apart
+    reach: int  # distance between the two ends of a span
 
     @property
     def carried(self) -> int:
-        """P, how many states the farthest span asks for."""
+        """P, the number of states that the farthest span needs."""
         return (self.count - 1) * self.stride + self.reach + 1
 
     def spans(self, states: Tensor, filled: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the spans that a segment looks at: a state less the one `reach` before it, or for 0 the state itself.
+        """Compute a segment's spans: a state minus the one `reach` before it or, if that is 0, the state itself.
 
-        Of states (P + T, B, H), zero where nothing was, and `filled` (P + T, B), which of them there are: the spans
-        (m + Q, F B, H), and (m + Q, F B) bool: both ends are states of the stream.
+        Reads states (P + T, B, H), zero where not `filled` (P + T, B). Returns the spans (m + Q, F B, H), and
+        (m + Q, F B) bool, where both ends are states of the stream.
         """
         slots = (self.count + -(-self.steps // self.stride)) * self.stride
         states, filled = (_padded(x, slots + self.reach) for x in (states, filled))
@@ -60,7 +60,7 @@ class Grid:
         return torch.unflatten(x, 1, (self._phases, -1)).flatten(0, 1)[: self.steps]
 
     def _cut(self, slots: Tensor) -> Tensor:
-        """Every L-th slot of each phase that has a step; where T >= L this copies nothing."""
+        """Take every L-th slot, for each phase that has a step; if T >= L this copies nothing."""
         return torch.unflatten(slots, 0, (-1, self.stride))[:, : self._phases].flatten(1, 2)
 
     @property
@@ -79,12 +79,11 @@ def span_attention(
 
         α_t = softmax_j(w · tanh(key_j + query_t)),    r_t = Σ_j α_{t,j} value_j
 
-    query (T, B, D) and keys (m + Q, F B, D), the spans, are projected already, values and `filled` are as `Grid.spans`
-    gave them; w (D,).
+    query (T, B, D) and keys (m + Q, F B, D) are projected; values and `filled` come from `Grid.spans`; w is (D,).
 
     Returns:
-        In float32 or float64 the reads (T, B, H), zero where there is no span, and the weights (T, B, m), oldest first;
-        and (T, B) bool, where there is a span.
+        In float32 or float64 the reads (T, B, H), zero without a span, and the weights (T, B, m), oldest first; and
+        (T, B) bool, where any span exists.
     """
     may_read = filled.unfold(0, grid.count, 1)[:-1]
     with torch.autocast(keys.device.type, enabled=False):

@@ -6,17 +6,16 @@
     α_t     = softmax(γ_t),  ξ_t = C_tᵀ α_t                                       (6, 5)
     g_t     = W_g h_t                                                             (10)
 
-The head predicts from h_t and from ξ_t, with the same weights, and both are mixed by g_t: see `mixture`. Where the
-paper leaves a choice: its Eq. 7 has no tanh, and without it the attention does not depend on h_t; its Eq. 4 has other
-distances at its ends than within, so spans are counted from the newest state before t; h_t has read the word of its
-step and is no part of a span of step t, which `newest` can change. A span needs both its ends in the stream, and where
-there is none p̃ = p. States are kept as the encoder gave them: those that met different dropout masks have no
-meaningful difference. The mask of a segment is put on h_t where it asks, gates and predicts, and on ξ_t. There are no
-biases. Gradients end where a segment begins, as for every memory.
+The head predicts from h_t and from ξ_t with the same weights, and g_t mixes the predictions: see `mixture`. Choices
+where the paper is unclear: Eq. 7 has no tanh, but without it the attention would not depend on h_t. The distances in
+Eq. 4 differ at its ends, so spans are counted from the newest state before t. h_t has read the word of its step and
+belongs to no span of step t, which `newest` can change. A span needs both its ends in the stream; without any span
+p̃ = p. States are stored without dropout: differences between states under different masks mean nothing. The mask of a
+segment acts on ξ_t, and on h_t as query, in the gate and in the prediction. There are no biases. Gradients end where a
+segment begins, as for every memory.
 
-By Eq. 8 q is predicted from ξ_t alone: of the text before it knows no more than which spans were read. A reading of
-our own, `reads=merge`, predicts it from tanh(W [h_t; ξ_t]), both under the mask of the segment; W (d, 2d), d as wide
-as h.
+By Eq. 8, q is predicted from ξ_t alone, so it knows the past only through the spans read. Our variant `reads=merge`
+predicts it from tanh(W [h_t; ξ_t]), both under the mask of the segment; W is (d, 2d), d as wide as h.
 """
 
 from __future__ import annotations
@@ -55,28 +54,28 @@ class SpanBufferConfig(MemoryConfig):
     )
     span_length: int = option("L; a span is h_i − h_{i−L+1}", default=8)
     words: bool = option(
-        'the outputs themselves in place of spans, all B of them (the paper\'s "w/o RNN-minus"); span_length then '
-        "means nothing",
+        'attend to the B outputs themselves instead of spans (the paper\'s "w/o RNN-minus"); span_length is then '
+        "ignored",
         default=False,
     )
     newest: Newest = option(
-        "the last step that a span of step t may end at: before (t − 1, as printed) or current (t, so that what "
-        "is read can hold h_t)",
+        "the last step at which a span for step t may end: before (t − 1, as printed) or current (t, so that the "
+        "reading can contain h_t)",
         default="before",
     )
     reads: Reads = option(
-        "what q is predicted from: spans (ξ_t, as printed) or, a reading of our own, merge (tanh(W [h_t; ξ_t]), "
-        "which adds 2 d² parameters to the model)",
+        "input of q: spans (ξ_t, as printed) or, a variant of ours, merge (tanh(W [h_t; ξ_t]), which adds 2 d² "
+        "parameters)",
         default="spans",
     )
     dropout: float = option(
-        "of h_t, for the query, the gate and the head, and of what is read, with one mask for a segment; it takes "
-        "the place of model.output_dropout",
+        "dropout on the reading and on h_t in query, gate and head, with one mask for a segment; it replaces "
+        "model.output_dropout",
         default=0.4,
         limit=RATE,
     )
-    gate: GateConfig = option("how soft the gate is", default_factory=GateConfig)
-    reward: RewardConfig = option("what the gate is taught beside the likelihood", default_factory=RewardConfig)
+    gate: GateConfig = option("temperatures of the gate", default_factory=GateConfig)
+    reward: RewardConfig = option("reward of the gate beside the likelihood", default_factory=RewardConfig)
 
     def __post_init__(self) -> None:
         if self.words:
@@ -104,7 +103,7 @@ class SpanBufferConfig(MemoryConfig):
 
     @property
     def reach(self) -> int:
-        """How many steps lie between the two ends of a span; an output in place of one has a single end."""
+        """Steps between the two ends of a span; 0 for single outputs."""
         return self.stride - 1
 
     @property
@@ -117,7 +116,7 @@ class SpanBufferConfig(MemoryConfig):
 
     @property
     def seen(self) -> str:
-        """What q is predicted from, in symbols."""
+        """The input of q's prediction, in symbols."""
         return _SEEN[self.reads]
 
     @property
@@ -143,15 +142,15 @@ class SpanBufferConfig(MemoryConfig):
 class SpanBufferMemory(Memory):
     """h (T, B, H) -> features h (T, B, H), attention (T, B, m), a mixture with gate and what q sees (T, B, H).
 
-    State: the last outputs as `states` (P, B, H) and which of them are `filled` (P, B). States are projected anew in
-    every segment: the weights change between segments, and dynamic evaluation changes them, too.
+    State: the last outputs as `states` (P, B, H) and which of them are `filled` (P, B). States are projected again in
+    every segment, since training and dynamic evaluation change the weights between segments.
     """
 
     def __init__(self, config: SpanBufferConfig, hidden_size: int, init: Init) -> None:
         super().__init__()
         self.readout_size, self.config = hidden_size, config
         self.gate_temperature = config.gate.evaluation_temperature
-        # a step whose spans may end at itself looks at what the next one's end at before it
+        # if spans may end at the current step, they lie one step later, and one state less is carried
         self.carried = self._grid(1).carried - (1 - config.nearest_lag)
         self.span_key = nn.Linear(hidden_size, hidden_size, bias=False)  # W_s
         self.query = nn.Linear(hidden_size, hidden_size, bias=False)  # W_h
@@ -165,7 +164,7 @@ class SpanBufferMemory(Memory):
         return {"states": states, "filled": torch.zeros(states.shape[:2], dtype=torch.bool, device=states.device)}
 
     def equalise(self) -> None:
-        """Let all scores be zero; the gate stays."""
+        """Set all scores to zero; the gate stays."""
         nn.init.zeros_(self.score)
 
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
@@ -174,9 +173,9 @@ class SpanBufferMemory(Memory):
         asking = h if mask is None else h * mask
         states = torch.cat([cleared(state["states"], state["filled"]).to(h.dtype), h])
         filled, grid = with_steps(state["filled"], len(h)), self._grid(len(h))
-        values, there = grid.spans(wide(states), filled)
+        values, span_filled = grid.spans(wide(states), filled)
         keys = self.span_key(values)
-        read, weights, any_span = span_attention(self.query(asking), keys, values, self.score, there, grid)
+        read, weights, any_span = span_attention(self.query(asking), keys, values, self.score, span_filled, grid)
         read = read if mask is None else read * mask
         with torch.autocast(h.device.type, enabled=False):
             gate = linear(wide(asking), self.gate.weight)

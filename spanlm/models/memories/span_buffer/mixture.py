@@ -1,18 +1,18 @@
 """Two predictions of one head and the gate between them (Li et al., 2020, Eq. 8-15).
 
-p is the head's prediction from the encoder's output, q the one from what the span buffer read, or from both (`reads`).
-λ is the buffer's share:
+p is the head's prediction from the encoder's output, q its prediction from the span buffer's reading, or from both
+(`reads`). λ is the buffer's share:
 
     p̃ = λ̂ q + (1 − λ̂) p                                      (9)
     λ  = softmax(g)_0,  λ̂ = softmax(g / T)_0                  (10, 14)
     L  = −log p̃ − η r log λ                                   (11)
     r  = f(min((q / p)^κ, a) − b),  f(z) = z if z >= 0 else β z (12, 13), κ = 5, a = 10, b = 1, β = 3
 
-T is one temperature in training and another in evaluation; the paper uses 100 and 0.1. In training λ̂ is near ½ and the
-likelihood teaches both parts and hardly the gate; the gate learns from the reward, whose λ knows no temperature. The
-reward is a number to the gradient, as in REINFORCE: p and q do not learn from it. With an empty buffer p̃ = p and
-there is no reward. Under adversarial training p and q are those of the loss, with margins. All is computed in
-logarithms, so the paper's ε (1e-10, against p = 0) has no part in it.
+The temperature T differs between training and evaluation; the paper uses 100 and 0.1. In training λ̂ is near ½, so the
+likelihood teaches both predictions but hardly the gate; the gate learns from the reward, whose λ has no temperature.
+The reward r is a constant for the gradient, as in REINFORCE: p and q do not learn from it. With an empty buffer p̃ = p
+and there is no reward. Under adversarial training p and q are those of the loss, with margins. Everything is computed
+in logarithms, without the paper's ε (1e-10, against p = 0).
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from spanlm.models.ops.precision import wide
 from spanlm.options import NOT_NEGATIVE, Limit, option, options
 
 LEAST_LOG_SHARE = -20.0
-"""Below it a negative reward no longer lowers λ: −η r log λ has no lower bound there."""
+"""Below this log λ a negative reward no longer lowers λ, since −η r log λ has no lower bound."""
 
 POWER, MOST, BASE, SLOPE = 5.0, 10.0, 1.0, 3.0
-"""κ of the ratio of the two probabilities, a, the largest power that counts, b, β, how much more a loss counts."""
+"""κ, the power of q / p; a, the limit of that power; b; and β, the factor of negative rewards."""
 
 LEAST_TEMPERATURE = 1e-6
-"""Of a gate; float32 overflows with smaller ones."""
+"""Smallest temperature of a gate; float32 overflows below it."""
 
 
 TEMPERATURE = Limit(
@@ -46,23 +46,23 @@ TEMPERATURE = Limit(
 
 
 def require_temperature(temperature: float, name: str) -> None:
-    """Refuse a temperature of a gate below `LEAST_TEMPERATURE`, and one that is not finite."""
+    """Refuse a temperature of a gate that is below `LEAST_TEMPERATURE` or not finite."""
     require(TEMPERATURE.fits(temperature), name, temperature, TEMPERATURE.words)
 
 
 @options("model.memory.gate")
 class GateConfig:
-    """How soft the gate is (Li et al., 2020, Eq. 14)."""
+    """The temperatures of the gate (Li et al., 2020, Eq. 14)."""
 
     training_temperature: float = option(
-        "of the gate in the likelihood that is trained", default=100.0, limit=TEMPERATURE
+        "temperature of the gate in the training likelihood", default=100.0, limit=TEMPERATURE
     )
-    evaluation_temperature: float = option("of the gate in evaluation", default=0.1, limit=TEMPERATURE)
+    evaluation_temperature: float = option("temperature of the gate in evaluation", default=0.1, limit=TEMPERATURE)
 
 
 @options("model.memory.reward")
 class RewardConfig:
-    """What the gate is taught beside the likelihood (Li et al., 2020, Eq. 11-13)."""
+    """The reward from which the gate learns beside the likelihood (Li et al., 2020, Eq. 11-13)."""
 
     weight: float = option(
         "η, weight of the reward in the loss; 0: the gate learns from the likelihood alone",
@@ -73,26 +73,26 @@ class RewardConfig:
 
 @dataclass(frozen=True)
 class SpanMixture:
-    """What a span buffer lets the head predict beside the encoder's output, and how much of it."""
+    """The span buffer's prediction q and its share in the mixture."""
 
-    features: Tensor  # ξ (T, B, D), or of another reading h with ξ: what q is predicted from
+    features: Tensor  # (T, B, D), the input of q: ξ, or h merged with ξ
     gate: Tensor  # g (T, B, 2), logits; index 0 is the buffer
-    filled: Tensor  # (T, B) bool, where there is anything to read
+    filled: Tensor  # (T, B) bool, where any span exists
     temperatures: GateConfig
     reward: RewardConfig
     training: bool = False
-    """T is that of training, and the reward is in the loss."""
+    """Whether T is the training temperature and the loss contains the reward."""
 
     def score(self, head: MixingHead, features: Tensor, targets: Tensor) -> Scores:
         return self._scores(*self._log_prob_of_each(head, features, targets))
 
     def score_twice(self, head: MixingHead, features: Tensor, targets: Tensor) -> tuple[Scores, Scores]:
         """Score targets as `score` does, and as in training: with its temperature and the reward."""
-        each = self._log_prob_of_each(head, features, targets)
-        return self._scores(*each), replace(self, training=True)._scores(*each)
+        log_ps = self._log_prob_of_each(head, features, targets)
+        return self._scores(*log_ps), replace(self, training=True)._scores(*log_ps)
 
     def _log_prob_of_each(self, head: MixingHead, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        # as steps of one call: masks that are locked in time are those of both
+        # one call over 2 T steps, so that masks locked in time are the same for both
         both = torch.cat([features, self.features.to(features.dtype)])
         log_p, log_q = head.own_log_prob(both, targets.repeat(2, 1), mixed=True).chunk(2)
         return log_p, log_q
@@ -143,7 +143,7 @@ class SpanMixture:
 
     @torch.no_grad()
     def metrics(self, log_p: Tensor, log_q: Tensor, reward: Tensor) -> dict[str, Tensor]:
-        """What is summed over a text, (T, B) each; with an empty buffer 0, but for `other_`, which are 0 with another.
+        """Return the metrics to sum over a text, (T, B) each; 0 with an empty buffer, `other_…` 0 with a filled one.
 
         steps: 1; encoder_nll: −log p; buffer_nll: −log q; reward: r; gate: λ, without temperature; utilisation: 1 if
         λ >= ½ (Eq. 15); oracle_utilisation: 1 if q > p; oracle_nll: −log max(p, q);
@@ -152,9 +152,9 @@ class SpanMixture:
         """
         shares = wide(self.gate).log_softmax(-1)
         share = shares[..., 0].exp()
-        one = torch.ones_like(share)
-        found = {
-            "steps": one,
+        ones = torch.ones_like(share)
+        metrics = {
+            "steps": ones,
             "encoder_nll": -log_p,
             "buffer_nll": -log_q,
             "reward": reward,
@@ -163,17 +163,17 @@ class SpanMixture:
             "oracle_utilisation": (log_q > log_p).to(share.dtype),
             "oracle_nll": -torch.maximum(log_p, log_q),
             "other_nll": -log_p,
-            "other_steps": one,
+            "other_steps": ones,
         }
         if not self.training:
             both = torch.logaddexp(shares[..., 0] + log_q, shares[..., 1] + log_p)
-            found |= {"untempered_nll": -both, "equal_nll": math.log(2) - torch.logaddexp(log_q, log_p)}
+            metrics |= {"untempered_nll": -both, "equal_nll": math.log(2) - torch.logaddexp(log_q, log_p)}
         empty = ~self.filled
-        return {name: x.where(empty if "other" in name else self.filled, 0) for name, x in found.items()}
+        return {name: x.where(empty if "other" in name else self.filled, 0) for name, x in metrics.items()}
 
 
 def rewards(log_p: Tensor, log_q: Tensor) -> Tensor:
-    """Compute r of log p and log q (Eq. 12-13); it lies above −β b and goes up to a − b."""
+    """Compute the reward r of log p and log q (Eq. 12-13), above −β b and at most a − b."""
     # clamped before the exponential, which would overflow
     over = (POWER * (log_q - log_p)).clamp(max=math.log(MOST)).exp() - BASE
     return torch.where(over >= 0, over, SLOPE * over)
