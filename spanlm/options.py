@@ -118,7 +118,7 @@ def with_meanings(record: type[Group]) -> type[Group]:
 
 def meanings(record: Any) -> dict[str, str]:
     """Return what each field means: the help of an option, or the text in `Annotated[type, text]`."""
-    if told := {each.name: each.metadata["help"] for each in fields(record) if "help" in each.metadata}:
+    if told := {member.name: member.metadata["help"] for member in fields(record) if "help" in member.metadata}:
         return told
     hints = get_type_hints(record, include_extras=True)
     return {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
@@ -127,19 +127,19 @@ def meanings(record: Any) -> dict[str, str]:
 def leaves(group: Any, name: str = "") -> Iterator[tuple[str, Any, str]]:
     """Yield the full name, the value and the help of every field of a group and of the groups in it."""
     groups = [cls for cls in type(group).__mro__ if is_dataclass(cls)]
-    for each in fields(group):
-        value, full = getattr(group, each.name), f"{name}{each.name}"
+    for member in fields(group):
+        value, full = getattr(group, member.name), f"{name}{member.name}"
         if is_dataclass(value):
             yield from leaves(value, f"{full}.")
         else:  # a kind is explained where all kinds are
-            yield full, value, next((told[each.name] for told in map(meanings, groups) if each.name in told), "")
+            yield full, value, next((told[member.name] for told in map(meanings, groups) if member.name in told), "")
 
 
 def kinds(group: Any) -> dict[str, Any]:
     """Return the type of each field."""
     if "KINDS" not in vars(group):
         hints = get_type_hints(group)
-        group.KINDS = {each.name: hints[each.name] for each in fields(group)}
+        group.KINDS = {member.name: hints[member.name] for member in fields(group)}
     return group.KINDS  # type: ignore[no-any-return]
 
 
@@ -151,14 +151,14 @@ def full_name(group: type[Any], name: str) -> str:
 def check_fields(group: Any) -> None:
     """Make the values of a group plain ones of their types, also those of numpy; InputError: one does not fit."""
     cls = type(group)
-    for each in fields(group):
-        value, kind, name = getattr(group, each.name), kinds(cls)[each.name], full_name(cls, each.name)
+    for member in fields(group):
+        value, kind, name = getattr(group, member.name), kinds(cls)[member.name], full_name(cls, member.name)
         try:
             plain = fitted(value, kind)
         except (TypeError, ValueError):
             numeric = isinstance(value, str) and {int, float} & {*_choices(kind)}
             raise InputError(name, repr(value) if numeric else as_written(value), f"must be {said(kind)}") from None
-        limit: Limit | None = each.metadata.get("limit")
+        limit: Limit | None = member.metadata.get("limit")
         if limit is not None and plain is not None:
             require(
                 limit.fits(plain),
@@ -167,7 +167,7 @@ def check_fields(group: Any) -> None:
                 limit.words + ", or null" * (NoneType in _choices(kind)),
             )
         if plain is not value and not isinstance(value, int):  # 1 is written without a point where 1.5 may stand, too
-            object.__setattr__(group, each.name, plain)
+            object.__setattr__(group, member.name, plain)
 
 
 def require_fields(group: Any, *checks: tuple[str, bool, str]) -> None:
@@ -254,19 +254,21 @@ def read_group(group: type[Group], tree: Tree, name: str = "") -> Group:
         InputError: an unknown field or kind, a value in place of a group, a wrong type, a value out of range.
     """
     values = {}
-    for each, value in tree.items():
-        full = f"{name}{each}"
-        if each not in kinds(group):
-            raise InputError(f"unknown field {full}.{nearest(str(each), kinds(group))}")
-        kind = kinds(group)[each]
+    for key, value in tree.items():
+        full = f"{name}{key}"
+        if key not in kinds(group):
+            raise InputError(f"unknown field {full}.{nearest(str(key), kinds(group))}")
+        kind = kinds(group)[key]
         if is_dataclass(inner := _choices(kind)[0]):
             inner_tree = as_group(value, full)
             if len(_choices(kind)) > 1:
-                inner = kind_of(inner_tree, _default(group, each).kind, {one.kind: one for one in _choices(kind)}, full)
-            values[each] = read_group(inner, inner_tree, f"{full}.")
+                inner = kind_of(
+                    inner_tree, _default(group, key).kind, {choice.kind: choice for choice in _choices(kind)}, full
+                )
+            values[key] = read_group(inner, inner_tree, f"{full}.")
             continue
         try:
-            values[each] = from_text(value, kind) if isinstance(value, str) else fitted(value, kind)
+            values[key] = from_text(value, kind) if isinstance(value, str) else fitted(value, kind)
         except (TypeError, ValueError):
             if value is None:
                 raise InputError(full, "null", "must have a value") from None
@@ -293,6 +295,6 @@ def as_group(value: object, name: str) -> dict[str, Any]:
 
 
 def _default(group: type[Any], name: str) -> Any:
-    factory = next(each.default_factory for each in fields(group) if each.name == name)
+    factory = next(member.default_factory for member in fields(group) if member.name == name)
     assert factory is not MISSING
     return factory()
