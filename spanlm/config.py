@@ -85,7 +85,7 @@ class RunConfig:
             fields = as_group(_plain(tree), "the configuration")
             return read_group(RunConfig, _without(_removed(fields), fields))
         except InputError as error:
-            raise InputError(f"{source}: {error}" if source else str(error)) from None
+            raise error.within(source) from None
 
     @staticmethod
     def load(path: str | Path, *, whole: bool = False) -> RunConfig:

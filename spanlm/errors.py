@@ -22,8 +22,11 @@ IN_USE = "another process is training in this folder"
 """Why a run is refused that can be tried again later."""
 
 
-ABSENT: Any = object()
-"""The value of an error that is not about a value."""
+class _Absent:
+    """The value of an error that is not about a value."""
+
+
+ABSENT: Any = _Absent
 
 _OPEN, _SHUT = "\x0e\x0f"
 _MARKED = re.compile(f"{_OPEN}(.*?){_SHUT}")
@@ -57,6 +60,7 @@ class SpanlmError(Exception):
     """
 
     exit_status = 1
+    place = ""
 
     def __init__(self, field: object, value: object = ABSENT, limit: object = "", way_out: str = "") -> None:
         self.field, self.value, self.limit, self.way_out = str(field), value, str(limit), way_out
@@ -67,7 +71,22 @@ class SpanlmError(Exception):
         subject = name(self.field) if self.limit else self.field
         subject += "" if self.value is ABSENT else f"={as_written(self.value)}"
         text = ". ".join(filter(None, [self.limit, self.way_out]))
-        return told(": ".join(filter(None, [subject, text])), name)
+        return told(": ".join(filter(None, [self.place, subject, text])), name)
+
+    def within(self, place: object) -> Self:
+        """Return the error as one of a file, or of another place, in which the field stands."""
+        self.place = ": ".join(filter(None, [str(place), self.place]))
+        self.args = (self.told(),)
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, vars(self))  # as another process has raised it
+
+
+def _restored(kind: type[SpanlmError], arguments: tuple[str], fields: dict[str, Any]) -> SpanlmError:
+    error = kind.__new__(kind, *arguments)
+    vars(error).update(fields)
+    return error
 
 
 class RunError(SpanlmError):
@@ -159,6 +178,8 @@ def as_written(value: object) -> str:
     """Return a value with the words that YAML and the command line have for it: true, false, null."""
     if value is None:
         return "null"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(as_written, value))}]"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

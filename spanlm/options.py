@@ -25,6 +25,9 @@ Tree = Mapping[str, Any]
 """Values by the names of fields; those of a group in it are a tree again."""
 
 _LISTS = tuple, Sequence
+_WRITTEN = "data.", "model.", "training.", "ngram."
+"""Groups of configurations, in which null can be written."""
+
 _TYPES = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 
 # --- limits ---
@@ -125,14 +128,15 @@ def meanings(record: Any) -> dict[str, str]:
 
 
 def leaves(group: Any, name: str = "") -> Iterator[tuple[str, Any, str]]:
-    """Yield the full name, the value and the help of every field of a group and of the groups in it."""
+    """Yield the name, the value and the help, with what the value may be, of each field of a group and its groups."""
     groups = [cls for cls in type(group).__mro__ if is_dataclass(cls)]
     for member in fields(group):
         value, full = getattr(group, member.name), f"{name}{member.name}"
         if is_dataclass(value):
             yield from leaves(value, f"{full}.")
         else:  # a kind is explained where all kinds are
-            yield full, value, next((told[member.name] for told in map(meanings, groups) if member.name in told), "")
+            meaning = next((told[member.name] for told in map(meanings, groups) if member.name in told), "")
+            yield full, value, f"{meaning} ({said(kinds(type(group))[member.name])})"
 
 
 def kinds(group: Any) -> dict[str, Any]:
@@ -155,7 +159,7 @@ def check_fields(group: Any) -> None:
         value, kind, name = getattr(group, member.name), kinds(cls)[member.name], full_name(cls, member.name)
         try:
             plain = fitted(value, kind)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             numeric = isinstance(value, str) and {int, float} & {*_choices(kind)}
             raise InputError(name, repr(value) if numeric else as_written(value), f"must be {said(kind)}") from None
         limit: Limit | None = member.metadata.get("limit")
@@ -164,7 +168,7 @@ def check_fields(group: Any) -> None:
                 limit.fits(plain),
                 name,
                 "''" if plain == "" else plain,
-                limit.words + ", or null" * (NoneType in _choices(kind)),
+                limit.words + ", or null" * (NoneType in _choices(kind) and cls.PREFIX.startswith(_WRITTEN)),
             )
         if plain is not value and not isinstance(value, int):  # 1 is written without a point where 1.5 may stand, too
             object.__setattr__(group, member.name, plain)
@@ -193,7 +197,7 @@ def _said(kind: Any) -> str:
         return (
             f"a list of {len(inner) if len(inner) > 1 and inner[-1] is not ... else 'values'}, each {_said(inner[0])}"
         )
-    return _TYPES.get(kind, "another value")
+    return _TYPES.get(kind) or f"a {getattr(kind, '__name__', kind)}"
 
 
 def fitted(value: Any, kind: Any) -> Any:
@@ -202,6 +206,8 @@ def fitted(value: Any, kind: Any) -> Any:
     Raises:
         TypeError, ValueError: it is none. Types that no text stands for, such as a function, are not checked.
     """
+    if hasattr(value, "dtype") and value.ndim == 0:
+        value = value.item()
     if len(choices := _choices(kind)) > 1:
         for choice in choices:
             with suppress(TypeError, ValueError):
@@ -209,7 +215,7 @@ def fitted(value: Any, kind: Any) -> Any:
         raise ValueError(value)
     origin, inner = get_origin(kind), get_args(kind)
     if origin in _LISTS:
-        if isinstance(value, str):
+        if isinstance(value, str | bytes | Mapping):
             raise TypeError(value)
         each = inner if len(inner) > 1 and inner[-1] is not ... else [inner[0]] * len(value)
         return tuple(fitted(part, of) for part, of in zip(value, each, strict=True))
@@ -219,29 +225,40 @@ def fitted(value: Any, kind: Any) -> Any:
         return index(value) if kind is int else float(value)
     if origin is Literal and not any(value == choice and type(value) is type(choice) for choice in inner):
         raise ValueError(value)
-    if kind in (bool, str, NoneType) and not isinstance(value, kind):
+    record = is_dataclass(kind) and not hasattr(kind, "PREFIX")  # groups may stand for others of their kind
+    if (kind in (bool, str, NoneType) or record) and not isinstance(value, kind):
         raise TypeError(value)
     return value
 
 
 def from_text(text: str, kind: Any) -> Any:
-    """Return the value that a text stands for, as in YAML; a number may be written 1e-3, which YAML takes for a text.
+    """Return the value that a text stands for; a list is written [1, 2].
 
     Raises:
         TypeError, ValueError: it stands for none of this type.
     """
     choices = _choices(kind)
-    if NoneType in choices and text == "null":
+    if NoneType in choices and text in ("null", "~"):
         return None
     if str in choices or any(text in get_args(choice) for choice in choices if get_origin(choice) is Literal):
         return text
-    import yaml  # where a value is typed, not where options are declared
+    for choice in choices:
+        with suppress(TypeError, ValueError):
+            return _parsed(text, choice)
+    raise ValueError(text)
 
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise ValueError(text) from None
-    return fitted(float(value) if isinstance(value, str) else value, kind)
+
+def _parsed(text: str, kind: Any) -> Any:
+    if get_origin(kind) in _LISTS and text[:1] + text[-1:] == "[]":
+        inner = get_args(kind)
+        return fitted([_parsed(part.strip(), inner[0]) for part in text[1:-1].split(",") if part.strip()], kind)
+    if kind is bool and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if kind is float:
+        return float(text.replace(".inf", "inf").replace(".nan", "nan"))  # as YAML writes them
+    if kind is int:
+        return int(text)
+    raise ValueError(text)
 
 
 def read_group(group: type[Group], tree: Tree, name: str = "") -> Group:
@@ -269,7 +286,7 @@ def read_group(group: type[Group], tree: Tree, name: str = "") -> Group:
             continue
         try:
             values[key] = from_text(value, kind) if isinstance(value, str) else fitted(value, kind)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             if value is None:
                 raise InputError(full, "null", "must have a value") from None
             quoted = ", in YAML in quotation marks" if str in _choices(kind) else ""

@@ -214,3 +214,23 @@ def test_a_size_that_does_not_divide_is_refused_with_those_that_do(size: int, pa
         KeyValueConfig(roles=parts).part_size(size, "model.memory.roles")
     for other in use.split(" or "):
         assert KeyValueConfig(roles=parts).part_size(int(other), "model.memory.roles") * parts == int(other)
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "value"),
+    [
+        ("training.epochs", "010", 10),
+        ("training.optimizer.lr", "1e-3", 0.001),
+        ("training.optimizer.clip", ".inf", math.inf),
+        ("training.patience", "null", None),
+        ("data.download", "True", True),
+    ],
+)
+def test_a_text_stands_for_the_value_that_it_reads_as(field: str, text: str, value: object) -> None:
+    assert flat(with_options(RunConfig(), {field: text}).to_tree())[field] == value
+
+
+@pytest.mark.parametrize("text", ["", "1:30", "[" * 3000, "1" * 5000, "3.5"])
+def test_a_text_that_is_no_whole_number_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=r"^training\.patience="):
+        with_options(RunConfig(), {"training.patience": text})

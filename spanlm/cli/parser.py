@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import difflib
 import os
 import re
 import shutil
@@ -146,9 +147,10 @@ class VerbParser(argparse.ArgumentParser):
         words = message.split()
         if message.startswith("unrecognized arguments") and words[2].startswith("-"):
             options = [name for action in self._actions for name in action.option_strings]
-            like = nearest(words[2], options)
-            like = like if "Did you mean" in like else nearest(words[2], [*options, *self.elsewhere()])
-            message = f"unknown option {words[2]}.{like}"
+            option = words[2].partition("=")[0]
+            if not difflib.get_close_matches(option, options, n=1, cutoff=0.8):
+                options += self.elsewhere()
+            message = f"unknown option {option}.{nearest(option, options)}"
         if wrong := re.fullmatch(r"argument (?:.*/)?(-\S+): invalid (int|float) value: '(.*)'", message):
             option, kind, value = wrong.groups()
             message = f"{option}={value}: must be a {'whole number' if kind == 'int' else 'number'}"
@@ -185,9 +187,9 @@ class _Threads(argparse.Action):
     """Sets the number of threads of this process as soon as it is read."""
 
     def __call__(self, parser: object, namespace: argparse.Namespace, value: Any, option: object = None) -> None:
+        require(0 < value <= PROCESSORS, "--threads", value, f"1 to {PROCESSORS}, the processors of this machine")
         import torch
 
-        require(0 < value <= PROCESSORS, "--threads", value, f"1 to {PROCESSORS}, the processors of this machine")
         torch.set_num_threads(value)
         namespace.threads = value
 

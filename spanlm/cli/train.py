@@ -56,7 +56,7 @@ def _run(options: argparse.Namespace, fields: Fields, ranks: Ranks) -> None:
         return
     fields = completed(options, fields)
     if options.help is not None:
-        _print_help(options.preset, fields)
+        _print_help(named_config(options.preset, options.config), fields)
         return
     begun: Path | None = options.begun
     if begun is not None and options.preset is None and options.config is None:
@@ -125,11 +125,11 @@ def train_and_report(
 # --- options ---
 
 
-def _print_help(preset: str | None, fields: Fields) -> None:
+def _print_help(base: RunConfig, fields: Fields) -> None:
     """Print the help of `--help all`, with every field of the configuration and its value."""
     out(train_parser().help_text(everything=True))
     out("fields of the configuration, each with its value:")
-    for name, value, meaning in option_rows(named_config(preset, None), fields):
+    for name, value, meaning in option_rows(base, fields):
         out(f"  --{name} {as_written(value)}")
         out(textwrap.indent(filled(meaning, 8), " " * 6))
 

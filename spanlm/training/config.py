@@ -11,6 +11,7 @@ from spanlm.errors import InputError, as_written, require, require_defaults
 from spanlm.options import (
     NOT_NEGATIVE,
     POSITIVE,
+    RATE,
     SEED,
     SHARE,
     Limit,
@@ -114,11 +115,13 @@ class FinetuneConfig:
     epochs: int = option("most epochs of a stage", default=1000, limit=at_least(1))
     nonmonotone: int = option("n of the test that ends a stage", default=USUAL_PAST, limit=at_least(1))
     adversarial: float | None = option(
-        "ε of the adversarial softmax from the first stage on; null: as before", default=None
+        "ε of the adversarial softmax from the first stage on; null: as before", default=None, limit=NOT_NEGATIVE
     )
-    input_noise: float | None = option("model.input_noise from the first stage on; null: as before", default=None)
+    input_noise: float | None = option(
+        "model.input_noise from the first stage on; null: as before", default=None, limit=NOT_NEGATIVE
+    )
     last_latent_dropout: float | None = option(
-        "model.head.latent_dropout in the last stage; null: as before", default=None
+        "model.head.latent_dropout in the last stage; null: as before", default=None, limit=RATE
     )
     partial_shuffle: bool | None = option(
         "training.batching.partial_shuffle from the first stage on; null: as before", default=None

@@ -129,3 +129,11 @@ def test_neither_help_nor_a_wrong_option_loads_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program, json.dumps(asked)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-500:]
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("window", "model.memory.window"), ("dropout", "model.encoder.dropout"), ("patience", "training.patience")],
+)
+def test_a_field_without_its_group_is_known(cli: Cli, typed: str, meant: str) -> None:
+    cli("train", f"--{typed}", "3").refused(f"unknown option --{typed}. Did you mean '--{meant}'?")
