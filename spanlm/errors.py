@@ -9,12 +9,10 @@ from dataclasses import fields
 from operator import index
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
-
-Number = TypeVar("Number", int, float)
 
 FEW = 12
 
@@ -126,31 +124,16 @@ def require(ok: bool, field: str, value: object, limit: str) -> None:
         raise InputError(field, value, f"must be {limit}")
 
 
-def require_numbers(owner: DataclassInstance, prefix: str = "") -> None:
-    """Make the numbers of a frozen dataclass, such as those of numpy, Python's; InputError: one is no number."""
-    for field in fields(owner):
-        value, kinds = getattr(owner, field.name), str(field.type).split(" | ")
-        if not {"int", "float"} & set(kinds) or (value is None and "None" in kinds):
-            continue
-        number = _number(prefix + field.name.rstrip("_"), value, index if "int" in kinds else float)
-        if not isinstance(value, int):  # which is written without a point also where another may have one
-            object.__setattr__(owner, field.name, number)
-
-
 def whole_number(name: str, value: object, least: int = 1) -> int:
     """Return a whole number, of numpy's kinds or Python's; InputError: it is none, or below the `least`."""
-    number = _number(name, value, index)
+    plain: Any = None if isinstance(value, bool) else value
+    try:
+        number = index(plain)
+    except TypeError:
+        quoted = repr(value) if isinstance(value, str) else value
+        raise InputError(name, quoted, "must be a whole number") from None
     require(number >= least, name, number, f"at least {least}")
     return number
-
-
-def _number(name: str, value: Any, make: Callable[[Any], Number]) -> Number:
-    limit = "a whole number" if make is index else "a number"
-    require(not isinstance(value, str | bool), name, repr(value) if isinstance(value, str) else value, limit)
-    try:
-        return make(value)
-    except (TypeError, ValueError):
-        raise InputError(name, value, f"must be {limit}") from None
 
 
 def require_path(name: str, value: object) -> None:

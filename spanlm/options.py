@@ -121,8 +121,8 @@ def with_meanings(record: type[Group]) -> type[Group]:
 
 def meanings(record: Any) -> dict[str, str]:
     """Return what each field means: the help of an option, or the text in `Annotated[type, text]`."""
-    if told := {member.name: member.metadata["help"] for member in fields(record) if "help" in member.metadata}:
-        return told
+    if helps := {member.name: member.metadata["help"] for member in fields(record) if "help" in member.metadata}:
+        return helps
     hints = get_type_hints(record, include_extras=True)
     return {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
 
@@ -135,7 +135,7 @@ def leaves(group: Any, name: str = "") -> Iterator[tuple[str, Any, str]]:
         if is_dataclass(value):
             yield from leaves(value, f"{full}.")
         else:  # a kind is explained where all kinds are
-            meaning = next((told[member.name] for told in map(meanings, groups) if member.name in told), "")
+            meaning = next((texts[member.name] for texts in map(meanings, groups) if member.name in texts), "")
             yield full, value, f"{meaning} ({said(kinds(type(group))[member.name])})"
 
 
@@ -217,8 +217,8 @@ def fitted(value: Any, kind: Any) -> Any:
     if origin in _LISTS:
         if isinstance(value, str | bytes | Mapping):
             raise TypeError(value)
-        each = inner if len(inner) > 1 and inner[-1] is not ... else [inner[0]] * len(value)
-        return tuple(fitted(part, of) for part, of in zip(value, each, strict=True))
+        kinds_of_parts = inner if len(inner) > 1 and inner[-1] is not ... else [inner[0]] * len(value)
+        return tuple(fitted(part, of) for part, of in zip(value, kinds_of_parts, strict=True))
     if kind in (int, float):
         if isinstance(value, str | bool):
             raise TypeError(value)

@@ -69,7 +69,7 @@ def evaluate(arguments: list[str]) -> argparse.Namespace:
     parser.add_runs()
     parser.add_corpus()
     text = "a word's context: the whole split, its document, its line (default: as the model was trained)"
-    parser.add_argument("--state", choices=("auto", "carry", "document", "line"), default="auto", help=text)
+    parser.add_state(text)
     text = "streams side by side (default: as many as change nothing; 1 for one stream of text)"
     parser.add_argument("--batch-size", type=int, metavar="N", help=text)
     parser.add_precision()
@@ -162,9 +162,9 @@ def score(arguments: list[str]) -> argparse.Namespace:
     options = parser.parse_intermixed_args(arguments)
     options.as_text = options.as_text or options.input == "text"
     if options.column is None and (
-        given := [name for name in ("keep", "line", "document", "order") if vars(options)[name] is not None]
+        table_options := [name for name in ("keep", "line", "document", "order") if vars(options)[name] is not None]
     ):
-        raise InputError(f"--{given[0]}: is for tables; say by --text which column holds the text")
+        raise InputError(f"--{table_options[0]}: is for tables; say by --text which column holds the text")
     if options.column is not None and options.as_text:
         raise InputError(f"--text={options.column}: is for tables, and --input text (--as-text) reads plain text")
     if options.document is not None and options.state == "line":
@@ -397,7 +397,7 @@ def compare(arguments: list[str]) -> argparse.Namespace:
     parser.add_device()
     parser.add_corpus()
     text = "a word's context: the whole split, its document, its line (default: as the models were trained)"
-    parser.add_argument("--state", choices=("auto", "carry", "document", "line"), default="auto", help=text)
+    parser.add_state(text)
     text = "models of different vocabularies: compare them at the words that all know"
     parser.add_argument("--words", choices=("common",), help=text)
     text = "parts of speech: a file with the text's lines, each word as word_TAG"
@@ -432,7 +432,7 @@ def context(arguments: list[str]) -> argparse.Namespace:
     parser.add_runs(hf=False)
     parser.add_corpus()
     text = "a word's whole context: the split before it, its document, its line (default: as the model was trained)"
-    parser.add_argument("--state", choices=("auto", "carry", "document", "line"), default="auto", help=text)
+    parser.add_state(text)
     shown = {"rare": ""}
     lengths = {**shown, "metavar": "N", "help": "the numbers n of words that stay as they are (default 1 to 200)"}
     add_fields(parser, ContextOptions, positions=shown, lengths=lengths, far=shown, seed={"rare": True})

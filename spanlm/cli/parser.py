@@ -19,7 +19,7 @@ from spanlm.data.config import SPLITS
 from spanlm.errors import InputError, Note, nearest, require, told
 from spanlm.jobs import Engine
 from spanlm.options import Precision, kinds
-from spanlm.scoring.options import CacheOptions
+from spanlm.scoring.options import CacheOptions, State
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -268,6 +268,9 @@ class Parser(VerbParser):
         text += "model.memory.gate.evaluation_temperature)"
         self.add_argument(GATE, rare=True, type=float, metavar="T", help=text)
 
+    def add_state(self, text: str) -> None:
+        self.add_argument("--state", choices=get_args(State), default="auto", help=text)
+
     def add_precision(self, **settings: Any) -> None:
         text = "of matrix products (default fp32)"
         self.add_argument("--precision", choices=get_args(Precision), default="fp32", help=text, **settings)
@@ -320,20 +323,20 @@ def _settings(kind: Any) -> dict[str, Any]:
         return {"choices": get_args(kind)}
     if get_origin(kind) in (tuple, Sequence):
         return {"nargs": "+", **_settings(get_args(kind)[0])}
-    given = [one for one in get_args(kind) if one is not NoneType]  # of `X | None`
-    return _settings(given[0]) if given else {"type": kind, "metavar": {int: "N", float: "X"}.get(kind)}
+    choices = [choice for choice in get_args(kind) if choice is not NoneType]  # of `X | None`
+    return _settings(choices[0]) if choices else {"type": kind, "metavar": {int: "N", float: "X"}.get(kind)}
 
 
 def field_values(options: argparse.Namespace, owner: type[Owner], prefix: str = "", **changes: Any) -> Owner:
     """Make a library dataclass from the options of `add_fields`; `changes` has its other fields."""
-    given = given_with(options, prefix) if prefix else vars(options)
-    return owner(**{field.name: given[field.name] for field in fields(owner) if field.name in given} | changes)
+    values = given_with(options, prefix) if prefix else vars(options)
+    return owner(**{field.name: values[field.name] for field in fields(owner) if field.name in values} | changes)
 
 
 def given_with(options: argparse.Namespace, prefix: str) -> dict[str, Any]:
     """Return the fields of a prefix for which options were given."""
-    found = {name.partition("_"): value for name, value in vars(options).items() if value is not None}
-    return {name: value for (first, _, name), value in found.items() if first == prefix and name}
+    parts = {name.partition("_"): value for name, value in vars(options).items() if value is not None}
+    return {name: value for (first, _, name), value in parts.items() if first == prefix and name}
 
 
 def refuse_given(options: argparse.Namespace, prefix: str, why: str) -> None:

@@ -208,7 +208,7 @@ def watched_step(
 ) -> WatchedStep:
     """Profile a warm step on each segment; report the `most` longest operations."""
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
-    for chosen in (segments[:1], segments):  # the first pass warms up a GPU's profiler
+    for chosen in (segments[:1], segments):  # a GPU's profiler is slow to begin
         with profile(activities=activities, acc_events=True) as profiler:
             seconds = sum(timed(partial(step, segment), device)[0] for segment in chosen)
     # skip the rows of kernels, whose time is also in the rows of the operations that launched them
