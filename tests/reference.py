@@ -107,27 +107,30 @@ def rnn(x: Tensor, h0: Tensor, layers: list[RNNLayer]) -> tuple[Tensor, Tensor]:
 
 @dataclass
 class HigherOrder:
-    """A higher-order network; of the lists, entry n - 1 belongs to lag n."""
+    """A higher-order network; of the lists, entry n - 1 belongs to the n-th output of the pool, newest first."""
 
     w_in: Tensor  # (k, E)
     b: Tensor  # (k,)
     w: list[Tensor]  # W_n (k, k)
     v: list[Tensor]  # V_n (k, E), of the gates
     u: list[Tensor]  # U_n (k, k), of the gates
+    w_0: Tensor | None = None  # (k, k); of the newest output, which then is not in the pool
 
 
 def hornn(x: Tensor, past: Past, pooling: str, factor: float, p: HigherOrder) -> tuple[Tensor, Past]:
     """Soltani & Jiang (2016): h_t = tanh(W_in x_t + pooled over n of W_n h_{t-n} + b). Before the start: zeros.
 
     fofe: Σ factor^n W_n h_{t-n}; gated: Σ r_n ⊙ (W_n h_{t-n}), r_n = σ(V_n x_t + U_n h_{t-n}); max: the largest.
+    With W_0: tanh(W_in x_t + W_0 h_{t-1} + pooled over n of W_n h_{t-1-n} + b).
     """
-    order = len(p.w)
+    order, skipped = len(p.w), 0 if p.w_0 is None else 1
     outputs = blank(x)
     after = [list(earlier) for earlier in past]
     for b, t in places(x):
         terms = []
         for n in range(1, order + 1):
-            h = after[b][-n] if n <= len(after[b]) else torch.zeros_like(p.b)
+            lag = n + skipped
+            h = after[b][-lag] if lag <= len(after[b]) else torch.zeros_like(p.b)
             term = p.w[n - 1].mv(h)
             if pooling == "fofe":
                 term = factor**n * term
@@ -137,9 +140,11 @@ def hornn(x: Tensor, past: Past, pooling: str, factor: float, p: HigherOrder) ->
         pooled = terms[0]
         for term in terms[1:]:
             pooled = torch.maximum(pooled, term) if pooling == "max" else pooled + term
+        if p.w_0 is not None and after[b]:
+            pooled = pooled + p.w_0.mv(after[b][-1])
         outputs[t][b] = (p.w_in.mv(x[t, b]) + pooled + p.b).tanh()
         after[b].append(outputs[t][b])
-    return grid(outputs), [earlier[-order:] for earlier in after]
+    return grid(outputs), [earlier[-order - skipped :] for earlier in after]
 
 
 @dataclass

@@ -145,6 +145,7 @@ SMALL_ENCODERS: dict[str, list[Any]] = {
         HORNNConfig(hidden_size=HIDDEN, order=2, forgetting_factor=1.0),
         HORNNConfig(hidden_size=HIDDEN, order=3, pooling="gated"),
         HORNNConfig(hidden_size=HIDDEN, order=4, pooling="max"),
+        HORNNConfig(hidden_size=HIDDEN, order=2, pooling="gated", newest_apart=True),
     ],
 }
 SMALL_HEADS: dict[str, list[Any]] = {

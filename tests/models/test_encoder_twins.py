@@ -205,9 +205,11 @@ def higher_order(encoder: HORNNEncoder) -> reference.HigherOrder:
         w=[block[0] for block in blocks],
         v=list(gate),
         u=[block[1] for block in blocks if len(block) == 2],
+        w_0=encoder.feedback and encoder.feedback.weight,
     )
 
 
+@pytest.mark.parametrize("newest_apart", [False, True])
 @pytest.mark.parametrize("carried", ["fresh", "partial", "full"])
 @pytest.mark.parametrize(
     ("pooling", "factor"), [("fofe", 0.6), ("fofe", 0.35), ("fofe", 1.0), ("gated", 0), ("max", 0)]
@@ -215,18 +217,21 @@ def higher_order(encoder: HORNNEncoder) -> reference.HigherOrder:
 @pytest.mark.parametrize(
     ("steps", "batch", "order"), rest_slow([(6, 2, 3), (2, 3, 5), (1, 1, 1), (1, 3, 4), (4, 1, 2)], always=3)
 )
-def test_hornn(steps: int, batch: int, order: int, pooling: Any, factor: float, carried: str) -> None:
+def test_hornn(
+    steps: int, batch: int, order: int, pooling: Any, factor: float, carried: str, newest_apart: bool
+) -> None:
     options = {"forgetting_factor": factor} if pooling == "fofe" else {}
-    encoder = build(HORNNConfig(hidden_size=SIZE, order=order, pooling=pooling, **options), 4)
+    config = HORNNConfig(hidden_size=SIZE, order=order, pooling=pooling, newest_apart=newest_apart, **options)
+    encoder, held = build(config, 4), order + newest_apart
     x = values(steps, batch, 4, seed=7).requires_grad_()
-    past = past_outputs(carried, order, batch, SIZE)
+    past = past_outputs(carried, held, batch, SIZE)
     leaves = [x, *encoder.parameters(), *[h for p in past for h in p]]
     zeros = torch.zeros(SIZE, dtype=torch.float64)
 
-    outputs, state = encoder(x, {"h": slots(past, order, lambda h: h, zeros)})
+    outputs, state = encoder(x, {"h": slots(past, held, lambda h: h, zeros)})
     h, remembered = reference.hornn(x, past, pooling, factor, higher_order(encoder))
 
-    actual, expected = [outputs, state["h"]], [h, slots(remembered, order, lambda h: h, zeros)]
+    actual, expected = [outputs, state["h"]], [h, slots(remembered, held, lambda h: h, zeros)]
     assert_twin(actual, expected, leaves)
 
 

@@ -7,7 +7,16 @@ A step multiplies each of the last N outputs by its own matrix, and pools the pr
     max     h_t = tanh(W_in x_t + max_n(W_n h_{t-n}) + b),                unit by unit
 
 n = 1 … N; outputs before a document are zero. α = 1 is a plain sum, N = 1 with max the simple RNN.
-Daniluk et al. (2017, Figure 2c) use fofe and gated of order 3, but give neither α nor the nonlinearity: here 0.6, tanh.
+
+With `newest_apart` the simple RNN's feedback W_0 h_{t-1} stands before the pool, which then has N older outputs:
+
+    h_t = tanh(W_in x_t + W_0 h_{t-1} + pool_n(W_n h_{t-1-n}) + b)
+
+Daniluk et al. (2017, Figure 2c) use fofe and gated of order 3, but print neither equations nor α nor the nonlinearity:
+here α = 0.6 and tanh. Their models have the sizes nearest to the parameters of an LSTM of 300 units, and so have 303
+and 297 units with four matrices W and three gates: N = 3 counts what the simple RNN lacks. With fofe that is
+Σ αⁿ W_n h_{t-1-n} from n = 0, a filter of third order. So their presets have `newest_apart`; that the newest output is
+the one without a gate is a guess.
 
 The code is a plain loop over the steps: a step's products are one batched call, which takes nearly all the time.
 """
@@ -46,6 +55,10 @@ class HORNNConfig(EncoderConfig):
         limit=Limit(lambda factor: 0 < factor <= 1, "above 0 and at most 1"),
     )
 
+    newest_apart: bool = option(
+        "feed the newest output back by a matrix of its own; the pool then has the N outputs before it", default=False
+    )
+
     def __post_init__(self) -> None:
         factor = self.forgetting_factor
         require(
@@ -57,18 +70,25 @@ class HORNNConfig(EncoderConfig):
 
     @property
     def equation(self) -> str:
-        return f"h_t = tanh(W_in x_t + {_POOLED[self.pooling]} + b)"
+        pooled = _POOLED[self.pooling]
+        if self.newest_apart:
+            pooled = "W_0 h_{t−1} + " + pooled.replace("{t−n}", "{t−1−n}")
+        return f"h_t = tanh(W_in x_t + {pooled} + b)"
 
     @property
     def description(self) -> str:
-        return f"{self.pooling} HORNN {self.hidden_size} of order {self.order}"
+        apart = ", newest output apart" if self.newest_apart else ""
+        return f"{self.pooling} HORNN {self.hidden_size} of order {self.order}{apart}"
 
     def build(self, input_size: int, init: Init) -> HORNNEncoder:
         return HORNNEncoder(self, input_size, init)
 
 
 class HORNNEncoder(Encoder):
-    """x (T, B, E) -> h (T, B, H); state: the last N outputs h (N, B, H), oldest first, zero where missing."""
+    """x (T, B, E) -> h (T, B, H); state: the last outputs h (N, B, H), oldest first, zero where missing.
+
+    With `newest_apart` the state has N + 1 of them.
+    """
 
     def __init__(self, config: HORNNConfig, input_size: int, init: Init) -> None:
         super().__init__()
@@ -79,11 +99,13 @@ class HORNNEncoder(Encoder):
         self.recurrent = nn.Parameter(torch.empty(order, size, size * (1 + gated)))
         if gated:
             self.gate = nn.Linear(input_size, order * size, bias=False)  # V_N …, V_1
+        self.feedback = nn.Linear(size, size, bias=False) if config.newest_apart else None  # W_0
         self.forgetting_factor = config.forgetting_factor if config.pooling == "fofe" else 1.0
         init.start_all(self)
 
     def init_state(self, batch_size: int) -> Tensors:
-        return {"h": self.recurrent.new_zeros(self.order, batch_size, self.output_size)}
+        outputs = self.order + (self.feedback is not None)
+        return {"h": self.recurrent.new_zeros(outputs, batch_size, self.output_size)}
 
     def forward(self, x: Tensor, state: Tensors) -> tuple[Tensor, Tensors]:
         """Read x (T, B, E): all inputs are projected at once, the loop contains only the feedback.
@@ -94,14 +116,16 @@ class HORNNEncoder(Encoder):
         inputs = self.input(x)
         inputs = inputs.to(wide_dtype(inputs.dtype)).unbind()
         gates, matrices = self._gates(x), self._matrices().to(dtype)
+        carried = len(state["h"])
         h = list(state["h"].unbind())
         read = [output.to(dtype) for output in h]
         for t, step_input in enumerate(inputs):
-            products = torch.bmm(torch.stack(read[t:]), matrices)
-            h.append(torch.tanh(step_input + self._pooled(products, gates[t])))
+            products = torch.bmm(torch.stack(read[t : t + self.order]), matrices)
+            fed = step_input if self.feedback is None else step_input + self.feedback(read[-1])
+            h.append(torch.tanh(fed + self._pooled(products, gates[t])))
             read.append(h[-1].to(dtype))
         outputs = torch.stack(h)
-        return outputs[self.order :], {"h": outputs[-self.order :]}
+        return outputs[carried:], {"h": outputs[-carried:]}
 
     def _pooled(self, products: Tensor, gates: Tensor | None) -> Tensor:
         """Pool the products of one step (N, B, ·); `gates` (N, B, H) is the input's part of the gates."""
