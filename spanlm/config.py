@@ -52,6 +52,9 @@ REMOVED = {
 }
 """Fields of runs of 0.2.0, with the only value still supported; `:kind` restricts a field to that kind of part."""
 
+ADDED = {"model.encoder.newest_apart": False}
+"""Fields that runs of 0.2.0 do not have, with the value that means what those did."""
+
 LONGEST = 2**20
 """Most bytes of a YAML file."""
 
@@ -243,12 +246,13 @@ def fixed_parts(tree: Tree) -> list[Tree]:
 def config_digest(tree: Tree) -> str:
     """Return the SHA-256 of each of the `fixed_parts`.
 
-    Fields that are null by default are left out while null, so that later versions may add such fields. Those of
-    `REMOVED` are included, so that digests of 0.2.0 stay valid.
+    Digests of 0.2.0 stay valid: fields of `REMOVED` are included, those of `ADDED` left out while they mean nothing new,
+    and so are fields that are null by default, while null.
     """
     digests = []
     for fields in fixed_parts(_removed(tree) | flat(tree)):
         known = {name: value for name, value in fields.items() if value is not None or name in OPTIONAL}
+        known = {name: value for name, value in known.items() if name not in ADDED or value != ADDED[name]}
         # 8 and 8.0 are the same number
         known = {name: int(x) if isinstance(x, float) and x.is_integer() else x for name, x in known.items()}
         digests.append(hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest())

@@ -121,6 +121,17 @@ def test_a_configuration_must_be_a_group_and_a_long_value_is_cut(tree: Any) -> N
         RunConfig.from_tree(tree, "my.yaml")
 
 
+def test_runs_before_a_field_was_added_keep_their_digest() -> None:
+    """Of a network of 0.2.0: of its tree as that version wrote it."""
+    config = RunConfig.from_tree({"model": {"encoder": {"kind": "hornn", "pooling": "gated"}}})
+    old = flat(config.to_tree())
+    assert old.pop("model.encoder.newest_apart") is False
+    assert config_digest(nested(old)) == config_digest(config.to_tree())
+    changed = config.to_tree()
+    changed["model"]["encoder"]["newest_apart"] = True
+    assert config_digest(changed) != config_digest(config.to_tree())
+
+
 @pytest.mark.parametrize("removed", REMOVED)
 def test_a_removed_field_loads_with_the_value_that_is_left(removed: str) -> None:
     part, kind, name = re.fullmatch(r"(model\.\w+):?(\w*)\.([\w.]+)", removed).groups()  # type: ignore[union-attr]
