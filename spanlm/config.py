@@ -246,8 +246,8 @@ def fixed_parts(tree: Tree) -> list[Tree]:
 def config_digest(tree: Tree) -> str:
     """Return the SHA-256 of each of the `fixed_parts`.
 
-    Digests of 0.2.0 stay valid: fields of `REMOVED` are included, those of `ADDED` left out while they mean nothing new,
-    and so are fields that are null by default, while null.
+    Digests of 0.2.0 stay valid: fields of `REMOVED` are included; those of `ADDED` are left out while they have the
+    value there, and fields that are null by default while they are null.
     """
     digests = []
     for fields in fixed_parts(_removed(tree) | flat(tree)):

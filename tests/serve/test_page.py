@@ -22,6 +22,7 @@ from spanlm.scoring.options import GenerationOptions
 from spanlm.serve.fields import NEURAL_CACHE
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
 pytest.importorskip("uvicorn", reason="needs the extra serve")
 
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
@@ -46,35 +47,6 @@ FUZZ = (
 Open = Callable[..., Any]
 PATIENCE = 120_000
 """Milliseconds until what is waited for has failed to come, on a machine that does other things, too."""
-
-
-# what a screen reader needs, as far as the tree of elements says it
-TROUBLES = """() => {
-  const found = [], shown = (element) => !element.closest("[hidden]");
-  const nameOf = (element) => (element.getAttribute("aria-label") ||
-    (element.labels ? [...element.labels].map((label) => label.textContent).join("") : "") ||
-    (element.matches("select") ? "" : element.textContent) || element.title || element.placeholder || "").trim();
-  const asked = "button, select, input, textarea, a[href], [role=button], [role=img]";
-  for (const element of document.querySelectorAll(asked)) {
-    if (shown(element) && !nameOf(element)) found.push(`no name: ${element.outerHTML.slice(0, 80)}`);
-  }
-  const ids = [...document.querySelectorAll("[id]")].map(({ id }) => id);
-  for (const id of new Set(ids)) if (ids.filter((each) => each === id).length > 1) found.push(`twice: ${id}`);
-  for (const name of ["aria-controls", "aria-labelledby", "aria-describedby", "for"]) {
-    for (const element of document.querySelectorAll(`[${name}]`)) {
-      if (!document.getElementById(element.getAttribute(name))) found.push(`${name} leads nowhere`);
-    }
-  }
-  const order = [...document.querySelectorAll("[tabindex]")];
-  if (order.some(({ tabIndex }) => tabIndex > 0)) found.push("tabindex above 0");
-  const heads = [...document.querySelectorAll("h1, h2, h3, h4")].filter(shown);
-  const levels = heads.map(({ tagName }) => Number(tagName[1]));
-  if (levels.filter((level) => level === 1).length !== 1 || levels[0] !== 1) found.push(`h1: ${levels}`);
-  levels.forEach((level, i) => { if (i && level > levels[i - 1] + 1) found.push(`headings: ${levels}`); });
-  if (document.querySelectorAll("[role=tab][aria-selected=true]").length !== 1) found.push("tabs");
-  if (document.documentElement.lang !== "en") found.push("lang");
-  return found;
-}"""
 
 
 class Shown:
@@ -109,6 +81,12 @@ class Shown:
             if self.evaluate("selector => document.activeElement.matches(selector)", selector):
                 return
         raise AssertionError(f"{key} does not reach {selector}")
+
+    @property
+    def barriers(self) -> list[str]:
+        """What axe-core finds that bars people who use a screen reader, a keyboard or little contrast."""
+        violations = axe.Axe().run(self.page).response["violations"]
+        return [f"{rule['id']}: {node['html']}" for rule in violations for node in rule["nodes"]]
 
     @property
     def percents(self) -> list[float]:
@@ -200,7 +178,7 @@ def test_panes_fit_and_can_be_read_by_all(visit: Open, size: str, scheme: str) -
     for pane in PANES:
         page.go(pane)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (pane, "scrolls sideways")
-        assert page.evaluate(TROUBLES) == [], pane
+        assert page.barriers == [], pane
 
 
 # --- read ---
@@ -698,7 +676,7 @@ def test_a_cache_shows_its_hits_and_what_it_changes(
     assert sorted(row[:3] for row in rows) == [["on", "the", "−2"], ["¶", "the", "−6"]]
     page.keyboard.press("ArrowRight")
     assert "The cache: did not have this word" in page.locator("#reader [aria-live]").inner_text()
-    assert page.evaluate(TROUBLES) == []
+    assert page.barriers == []
     page.locator("#cache").uncheck()
     page.changed.wait_for(state="hidden")
     assert page.locator("#reader .had").count() == cached.count() == 0 and "cache" not in page.address

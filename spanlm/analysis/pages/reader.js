@@ -118,8 +118,8 @@ class SurprisalStrip {
 }
 
 class Reader {
-  // onSelect(t, pinned) is called when a person chose a position, onPoint(t) when one pointed at it
-  constructor(root, { tint = "", onSelect = () => {}, onPoint = () => {} } = {}) {
+  // onSelect(t, pinned) is called when a person chose a position, onPoint(t) when one pointed at it; side: A, B … of several
+  constructor(root, { tint = "", side = "", onSelect = () => {}, onPoint = () => {} } = {}) {
     this.onSelect = onSelect;
     this.onPoint = onPoint;
     this.words = []; // words[i] is the element of token i
@@ -130,12 +130,12 @@ class Reader {
     this.text = make("section", "text");
     this.text.setAttribute("role", "group");
     this.text.setAttribute("aria-label",
-      "The text. Left and right arrow keys move from word to word, Enter keeps one open, Escape lets go.");
+      `The text${side && `, ${side}`}. Left and right arrow keys move from word to word, Enter keeps one open, Escape lets go.`);
     this.strip = new SurprisalStrip(
       (t) => this.point(t),
       (t) => { this.pin(t, true); this.words[t + 1].scrollIntoView({ block: "nearest" }); });
     this.panel = make("section", "panel");
-    this.panel.setAttribute("aria-label", "What the model did at this word");
+    this.panel.setAttribute("aria-label", `What the model${side && ` ${side}`} did at this word`);
     this.panel.tabIndex = 0;
     this.fold = make("button", "bare fold");
     this.fold.type = "button";

@@ -60,9 +60,11 @@ app.panes.compare = (() => {
     byId("columns").replaceChildren();
     byId("differences").replaceChildren();
     readers = sides.map((side, i) => {
-      const root = make("div"), head = make("h2", "side", `${"ABCD"[i]}: ${titleOf(side)}`);
+      const root = make("div"), letter = "ABCD"[i], head = make("h2", "side", `${letter}: ${titleOf(side)}`);
       byId("columns").append(make("article", `side-${i}`, head, root));
-      return new Reader(root, { onSelect: (t, pinned) => follow(i, t, pinned), onPoint: (t) => follow(i, t, false) });
+      return new Reader(root, {
+        side: letter, onSelect: (t, pinned) => follow(i, t, pinned), onPoint: (t) => follow(i, t, false),
+      });
     });
     return changed();
   }
