@@ -48,6 +48,12 @@ class _Unfilled(TorchFunctionMode):
         return kwargs["tensor"] if func is nn.init.normal_ else func(*args, **kwargs)
 
 
+def shapes_alone(config: ModelConfig, vocabulary_size: int) -> LanguageModel:
+    """Build a model on torch's device `meta`: its tensors have shapes and no values."""
+    with torch.device("meta"), _Unfilled():
+        return LanguageModel(config, vocabulary_size)
+
+
 def count_configured(config: ModelConfig, vocabulary_size: int, streams: int = 0) -> ParameterCount:
     """Count the parameters of a configuration without allocating weights or states."""
     layers: int = getattr(config.encoder, "layers", 1)
@@ -55,8 +61,8 @@ def count_configured(config: ModelConfig, vocabulary_size: int, streams: int = 0
         fewer = [replace(config, encoder=replace(cast(Any, config.encoder), layers=n)) for n in (2, 3)]
         counts = (astuple(count_configured(shallow, vocabulary_size, streams)) for shallow in fewer)
         return ParameterCount(*(a + (layers - 2) * (b - a) for a, b in zip(*counts, strict=True)))
-    with torch.device("meta"), _Unfilled():
-        model = LanguageModel(config, vocabulary_size)
+    model = shapes_alone(config, vocabulary_size)
+    with torch.device("meta"):
         # joining states on the meta device would load torch's compiler, too
         state = model.init_state(streams).flat().values() if streams else ()
     return replace(count_parameters(model), state=sum(x.nbytes for x in state))

@@ -30,6 +30,7 @@ from spanlm.options import Precision
 from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.stream import read
 from spanlm.training.config import BenchOptions
+from spanlm.training.dispatch import DispatchedStep, dispatched
 from spanlm.training.progress import Watcher
 from spanlm.training.trainer import Trainer
 
@@ -75,7 +76,7 @@ class TrainingSpeed:
 
 @dataclass(frozen=True)
 class TimedTraining:
-    """A configuration (as in `config.yaml`), its sizes, and its speeds by precision."""
+    """A configuration (as in `config.yaml`), its sizes, its speeds by precision, and what a step asks of a GPU."""
 
     corpus: str
     vocabulary_size: int
@@ -83,6 +84,7 @@ class TimedTraining:
     parameters: int
     config: dict[str, Any]
     speeds: list[TrainingSpeed]
+    gpu_step: DispatchedStep
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -119,7 +121,8 @@ def time_training(
             ) from error
     size = len(corpus.vocabulary)
     parameters = count_configured(config.model, size).total
-    return TimedTraining(corpus.name, size, trainer.batcher.targets, parameters, config.to_tree(), speeds)
+    targets, gpu_step = trainer.batcher.targets, dispatched(trainer, *spread(trainer.batcher, 1))
+    return TimedTraining(corpus.name, size, targets, parameters, config.to_tree(), speeds, gpu_step)
 
 
 def precisions(device: torch.device) -> list[Precision]:

@@ -108,7 +108,7 @@ class AWDLSTMEncoder(Encoder):
         if dropped is raw:
             return weights
         weights["weight_hh_l0"] = dropped
-        return in_one_chunk(weights) if raw.is_cuda else weights
+        return weights if raw.is_cpu else in_one_chunk(weights)
 
 
 def weight_drop(weight: Tensor, rate: float, training: bool) -> Tensor:

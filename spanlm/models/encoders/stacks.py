@@ -136,7 +136,7 @@ def _read(kernel: Any, stack: nn.RNNBase, x: Tensor, *state: Tensor) -> tuple[Te
     ends = []
     for layer in range(stack.num_layers):
         weights_of = _weights(stack, layer)
-        weights_of = in_one_chunk(weights_of) if x.is_cuda else weights_of
+        weights_of = weights_of if x.is_cpu else in_one_chunk(weights_of)
         x = dropout(x, rate if layer else 0.0, train)
         x, *end = call(x, list(weights_of.values()), 1, 0.0, [of[layer : layer + 1] for of in state])
         ends.append(end)

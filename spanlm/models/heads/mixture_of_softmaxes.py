@@ -40,7 +40,7 @@ from spanlm.models.heads.softmax import (
 )
 from spanlm.models.interfaces import Init
 from spanlm.models.ops.dropout import locked_dropout
-from spanlm.models.ops.precision import learns, product_dtype, wide, wide_dtype, without_autocast
+from spanlm.models.ops.precision import learns, no_autocast, product_dtype, wide, wide_dtype, without_autocast
 from spanlm.options import NOT_NEGATIVE, RATE, at_least, option, options
 
 MIXTURE_CHUNK_ELEMENTS = 2**25
@@ -148,7 +148,7 @@ def mixture_log_prob(
     if margin is None:
         margin = x.new_zeros(log_prior.shape, dtype=wide_dtype(dtype))
     inputs = x, log_prior, weight, bias, targets, margin
-    with torch.autocast(x.device.type, enabled=False):
+    with no_autocast(x.device):
         return (_mixture_log_prob if even and learns(inputs) else _chunk_by_chunk)(*inputs, dtype)
 
 

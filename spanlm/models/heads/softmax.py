@@ -38,7 +38,7 @@ from torch import Tensor, nn
 from spanlm.errors import InputError, require
 from spanlm.models.interfaces import Init, MixingHead
 from spanlm.models.kernels import crossed, linear, prepared
-from spanlm.models.ops.precision import learns, product_dtype, wide, wide_dtype, without_autocast
+from spanlm.models.ops.precision import learns, no_autocast, product_dtype, wide, wide_dtype, without_autocast
 from spanlm.options import NOT_NEGATIVE, option, options
 
 MANY_ROWS = 2**12
@@ -75,7 +75,7 @@ class LinearSoftmax:
         """
         logits = self._times(x, self.bias if self.matrix.dtype == self.wide else None)
         log_p = logits.new_empty(len(x), dtype=self.wide)
-        limit = logits.numel() if logits.is_cuda else _BLOCK_ELEMENTS
+        limit = _BLOCK_ELEMENTS if logits.is_cpu else logits.numel()
         for rows in chunks(len(x), logits.shape[1], limit):
             log_p[rows] = self._normalise(logits[rows], targets[rows, None], margin[rows, None], keep)
         return log_p, logits if keep else None
@@ -182,7 +182,7 @@ def linear_log_prob(
     if margin is None:
         margin = x.new_zeros(len(x), dtype=wide_dtype(dtype))
     inputs = x, weight, bias, targets, margin
-    with torch.autocast(x.device.type, enabled=False):
+    with no_autocast(x.device):
         log_p: Tensor = _linear_log_prob(*inputs, dtype, learns(inputs))
     return log_p
 

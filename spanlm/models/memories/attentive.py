@@ -36,7 +36,7 @@ from spanlm.models.ops.attention import (
     window_sum,
     with_steps,
 )
-from spanlm.models.ops.precision import wide, wide_dtype
+from spanlm.models.ops.precision import no_autocast, wide, wide_dtype
 from spanlm.options import at_least, option, options
 
 BLOCK = 64
@@ -147,7 +147,7 @@ class AttentiveMemory(Memory):
         if not self.scored:
             return h.new_zeros(h.shape[:2], dtype=wide_dtype(h.dtype))
         activations = torch.tanh(linear(h, self.memory_key.weight))
-        with torch.autocast(h.device.type, enabled=False):
+        with no_autocast(h.device):
             return activations.to(self.score.dtype) @ self.score
 
     def outputs(self, h: Tensor, state: Tensors) -> Tensor:
@@ -261,7 +261,7 @@ def running_attention(scores: Tensor, values: Tensor, log_total: Tensor, mean: T
     """
     scores, values, mean = map(wide, (scores, values, mean))
     reads = []
-    with torch.autocast(scores.device.type, enabled=False):
+    with no_autocast(scores.device):
         for s, v in zip(torch.split(scores, BLOCK), torch.split(values, BLOCK), strict=True):
             read = torch.bmm(_triangle(s, log_total), torch.cat([mean, v]).transpose(0, 1)).transpose(0, 1)
             log_total = torch.cat([log_total, s]).logsumexp(0, keepdim=True)

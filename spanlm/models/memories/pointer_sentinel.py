@@ -31,6 +31,7 @@ from torch import Tensor, nn
 
 from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, MixingHead, Readout, Scores, Tensors
 from spanlm.models.ops.attention import cleared, dot_window_scores, window_filled, with_steps
+from spanlm.models.ops.precision import no_autocast
 from spanlm.options import at_least, option, options
 
 
@@ -170,7 +171,7 @@ def sentinel_attention(query: Tensor, keys: Tensor, sentinel: Tensor, filled: Te
     window = len(filled) + 1
     empty = ~window_filled(filled, len(query), window)
     scores = dot_window_scores(query, keys, window).masked_fill(empty, -torch.inf)
-    with torch.autocast(query.device.type, enabled=False):
+    with no_autocast(query.device):
         to_sentinel = query.to(scores.dtype) @ sentinel.to(scores.dtype)
         log_weights = torch.cat([scores, to_sentinel.unsqueeze(-1)], -1).log_softmax(-1)
     return log_weights[..., :-1], log_weights[..., -1]

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from spanlm.models.ops.precision import learns, wide, without_autocast
+from spanlm.models.ops.precision import learns, no_autocast, wide, without_autocast
 
 KEPT_ELEMENTS = 2**25
 """Most activations kept for the gradients, 128 MB of float32; if there are more, the backward pass computes them."""
@@ -61,7 +61,7 @@ def _queries(steps: int, slots: int, window: int) -> Iterator[tuple[_Place, _Pla
 
 def _slices(query: Tensor, slots: int, window: int) -> list[tuple[_Place, _Place, slice]]:
     steps, slice_elements = len(query), window * query[:1].numel()
-    by_query = steps < window and (query.is_cuda or slice_elements <= _SLICE_ELEMENTS)
+    by_query = steps < window and (not query.is_cpu or slice_elements <= _SLICE_ELEMENTS)
     return list((_queries if by_query else _lags)(steps, slots, window))
 
 
@@ -227,7 +227,7 @@ def window_sum(weights: Tensor, values: Tensor) -> Tensor:
     """
     steps, window = weights.shape[0], weights.shape[2]
     if LONG < window == len(values) - steps:
-        with torch.autocast(values.device.type, enabled=False):
+        with no_autocast(values.device):
             return band_sum(weights, values[:-1])
     return _window_sum(weights, values)
 
@@ -315,7 +315,7 @@ def dot_window_scores(query: Tensor, keys: Tensor, window: int) -> Tensor:
     """
     query, keys = wide(query), wide(keys)
     size = max(window, LEAST_BLOCK)
-    with torch.autocast(query.device.type, enabled=False):
+    with no_autocast(query.device):
         return _join(list(map(_scores, torch.split(query, size), _overlapping(keys, window, size))))
 
 
@@ -341,7 +341,7 @@ def dot_window_attention(
     query, values = wide(query), wide(values)
     steps, window = len(query), len(filled) + 1
     scores = dot_window_scores(query, keys, window)
-    with torch.autocast(query.device.type, enabled=False):
+    with no_autocast(query.device):
         if key_lags is not None:
             scores = scores + query @ key_lags.T
         weights = masked_softmax(scores, window_filled(filled, steps, window))

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from spanlm.models.kernels import prepared, product
-from spanlm.models.ops.precision import learns, product_dtype, without_autocast
+from spanlm.models.ops.precision import learns, no_autocast, product_dtype, without_autocast
 
 GATES = 4
 """Input, forget, candidate, output: torch's order."""
@@ -130,7 +130,7 @@ def lstm_recurrence(
     autocast the products run in the autocast type; sums, gates, states and outputs are float32.
     """
     dtype = product_dtype(weight)
-    with torch.autocast(h.device.type, enabled=False):
+    with no_autocast(h.device):
         return _recurrence(inputs, h, c, weight, mask, kept_h, kept_c, dtype, learns((inputs, h, c, weight)))
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from spanlm.models.ops.precision import wide, wide_dtype
+from spanlm.models.ops.precision import no_autocast, wide, wide_dtype
 
 BLOCK_ELEMENTS = 2**21
 """Scores held at a time (8 MB of float32), so the passes over them run in cache and any window fits in memory."""
@@ -94,7 +94,7 @@ def _scores(lookup: Lookup) -> Iterator[tuple[slice, slice, Tensor]]:
     for first in range(0, steps, size):
         block = slice(first, min(first + size, steps))
         slots = slice(max(0, carried + first - window), carried + block.stop)
-        with torch.autocast(query.device.type, enabled=False):
+        with no_autocast(query.device):
             scores = torch.bmm(query[block].transpose(0, 1), keys[slots].permute(1, 2, 0))
         step_slots = torch.arange(carried + first, slots.stop, device=query.device).unsqueeze(1)
         slot = torch.arange(slots.start, slots.stop, device=query.device)

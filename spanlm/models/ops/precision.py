@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache, wraps
 from typing import Any, TypeVar, get_args
 
@@ -16,9 +17,16 @@ from spanlm.options import Precision
 Gradients = TypeVar("Gradients")
 
 
-def autocast(device: torch.device, precision: Precision) -> torch.autocast:
+def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
     """Return an autocast to bfloat16 for bf16; it is disabled for fp32, and on processors without bf16."""
+    if device.type == "meta":  # has no values, and knows no autocast
+        return nullcontext()
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=usable(precision, device) == "bf16")
+
+
+def no_autocast(device: torch.device) -> AbstractContextManager[object]:
+    """Return a context in which products keep the type of their factors."""
+    return autocast(device, "fp32")
 
 
 def usable(precision: Precision, device: torch.device | str) -> Precision:
@@ -56,7 +64,8 @@ def wide_dtype(dtype: torch.dtype) -> torch.dtype:
 def product_dtype(weight: Tensor) -> torch.dtype:
     """Return the type of a weight's products: the surrounding autocast's, else the weight's."""
     device = weight.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
+    casts = device != "meta" and torch.is_autocast_enabled(device)
+    return torch.get_autocast_dtype(device) if casts else weight.dtype
 
 
 def learns(inputs: Iterable[Tensor | None]) -> bool:
@@ -69,7 +78,7 @@ def without_autocast(backward: Callable[..., Gradients]) -> Callable[..., Gradie
 
     @wraps(backward)
     def plain(ctx: Any, *grads: Tensor) -> Gradients:
-        with torch.autocast(grads[0].device.type, enabled=False):
+        with no_autocast(grads[0].device):
             return backward(ctx, *grads)
 
     return plain

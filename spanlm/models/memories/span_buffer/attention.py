@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from spanlm.models.ops.attention import additive_scores, band_sum, masked_softmax
+from spanlm.models.ops.precision import no_autocast
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def span_attention(
         (T, B) bool, where any span exists.
     """
     may_read = filled.unfold(0, grid.count, 1)[:-1]
-    with torch.autocast(keys.device.type, enabled=False):
+    with no_autocast(keys.device):
         scores = additive_scores(grid.of_steps(query), keys, weight, grid.count)
         weights = masked_softmax(scores, may_read)
         read = band_sum(weights, values.to(weights.dtype)[:-1])

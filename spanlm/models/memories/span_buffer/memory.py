@@ -33,7 +33,7 @@ from spanlm.models.memories.span_buffer.attention import Grid, span_attention
 from spanlm.models.memories.span_buffer.mixture import GateConfig, RewardConfig, SpanMixture
 from spanlm.models.ops.attention import cleared, with_steps
 from spanlm.models.ops.dropout import dropout_mask
-from spanlm.models.ops.precision import wide
+from spanlm.models.ops.precision import no_autocast, wide
 from spanlm.options import RATE, at_least, option, options
 
 Newest = Literal["before", "current"]
@@ -177,7 +177,7 @@ class SpanBufferMemory(Memory):
         keys = self.span_key(values)
         read, weights, any_span = span_attention(self.query(asking), keys, values, self.score, span_filled, grid)
         read = read if mask is None else read * mask
-        with torch.autocast(h.device.type, enabled=False):
+        with no_autocast(h.device):
             gate = linear(wide(asking), self.gate.weight)
         seen = read
         if self.read is not None:
