@@ -110,8 +110,9 @@ def _groups(segment: Segment, state: LMState, size: int | None, ranks: Ranks) ->
 
 def clip(model: LanguageModel, limit: float | None) -> Tensor:
     """Scale all gradients to a global norm of at most `limit`; return the norm before."""
-    parameters = [p for p in model.parameters() if p.grad is not None]
-    norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+    grads = [p.grad for p in model.parameters() if p.grad is not None]
+    # as torch.nn.utils has it, which calls a kernel for each tensor on some devices
+    norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))
     if limit is not None:
-        torch.nn.utils.clip_grads_with_norm_(parameters, limit, norm)
+        torch._foreach_mul_(grads, (limit / (norm + 1e-6)).clamp(max=1.0))
     return norm

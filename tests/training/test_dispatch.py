@@ -48,19 +48,19 @@ def test_every_read_of_a_value_is_a_wait() -> None:
 
 # at published sizes, with 10,000 words in lines of 25: operations and waits of a step
 LIMITS = {
-    "zaremba2014/medium": (123, 1),
-    "daniluk2017/lstm": (92, 1),
-    "daniluk2017/4-gram": (113, 1),
-    "daniluk2017/kvp-w5": (255, 1),
-    "daniluk2017/attention-w10": (352, 1),
-    "daniluk2017/rm-w15": (201, 1),
-    "salton2017/lstm-ptb": (122, 1),
-    "salton2017/single-ptb": (168, 1),
-    "salton2017/combined-ptb": (661, 1),
-    "merity2018/awd-ptb": (207, 1),
-    "yang2018/mos-ptb": (455, 2),
-    "wang2019/mos-ps-at-ptb": (476, 2),
-    "li2020/awd-snb-ptb": (542, 1),
+    "zaremba2014/medium": (107, 1),
+    "daniluk2017/lstm": (82, 1),
+    "daniluk2017/4-gram": (101, 1),
+    "daniluk2017/kvp-w5": (235, 1),
+    "daniluk2017/attention-w10": (332, 1),
+    "daniluk2017/rm-w15": (175, 1),
+    "salton2017/lstm-ptb": (108, 1),
+    "salton2017/single-ptb": (148, 1),
+    "salton2017/combined-ptb": (639, 1),
+    "merity2018/awd-ptb": (181, 1),
+    "yang2018/mos-ptb": (423, 2),
+    "wang2019/mos-ps-at-ptb": (444, 2),
+    "li2020/awd-snb-ptb": (508, 1),
 }
 
 
