@@ -210,7 +210,7 @@ _OURS = (
 )
 _COLUMNS = (
     *("parameters", "seeds", "valid ppl", "test ppl", "over", "paper: valid", "paper: test", "paper: over"),
-    *("PoU", "oracle PoU"),
+    *("PoU", "oracle PoU", "collapsed"),
 )
 _PART_COLUMNS = {
     f"{split}: {title}": Column(f"{split}.parts.{part}")
@@ -343,9 +343,11 @@ PAPER = Paper(
         Section(adapting=False, title="Without dynamic evaluation"),
         Section(title="With dynamic evaluation", label="test ppl, dynamic"),
     ),
-    note="Over: test perplexity less that of the row named, on the mean of the seeds that both have. The oracle policy "
-    "takes the better part at each word once it is known: a bound, no model. PoU: at how many of the words of test, in "
-    "percent, the gate prefers the buffer; oracle PoU: at how many the buffer is better",
+    note="Collapsed: the part of a model that is worse on valid than word frequencies, or the model if it is hardly "
+    "better; such a row measures nothing else. Over: test perplexity less that of the row named, on the mean of the "
+    "seeds that both have. The oracle policy takes the better part at each word once it is known: a bound, no model. "
+    "PoU: at how many of the words of test, in percent, the gate prefers the buffer; oracle PoU: at how many the "
+    "buffer is better",
     by_epoch="Figure 4",
     digits=2,
 )
