@@ -396,6 +396,15 @@ def reads() -> Rows:
     return rows
 
 
+def bounds() -> Rows:
+    """Return how near q can come to p with the best weights, and a predictor that does not know the last word."""
+    rows = [["q", "scale", "places", "nats behind p", "at the words that came", "behind the blind one", "largest gap"]]
+    paths = "behind", "behind at the word that came", "behind the blind", "largest gap"
+    for one in records("li2020", "bound"):
+        rows.append([one["row"], one["scale"], str(one["places"]), *(_number(one.get(path), 3) for path in paths)])
+    return rows
+
+
 def attentive() -> Rows:
     """Return models that read a sentence at a time: at full size, then at small scale."""
     head = (
@@ -588,6 +597,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "li2020-3": taken_apart,
     "li2020-readings": other_readings,
     "li2020-reads": reads,
+    "li2020-bound": bounds,
     # memories
     "yardstick": known_laws,
     "demo": on_the_demo,
