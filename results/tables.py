@@ -16,7 +16,7 @@ from results.records import PARTS, Record, records
 from spanlm.analysis.figures import Value
 from spanlm.papers.certainty import NONE
 from spanlm.papers.registry import PAPERS
-from spanlm.papers.table import FilledTable, at, cell, in_words, spread
+from spanlm.papers.table import COLLAPSED, FilledTable, at, cell, in_words, spread
 from spanlm.papers.table import overview as overview_of
 from spanlm.scoring.resampling import of_chance, signed
 from spanlm.store.plain import several
@@ -28,7 +28,14 @@ Rows = list[list[str]]  # the first is the header
 def _filled(paper: str, text: str, name: str) -> FilledTable:
     """Return a table of a paper with the runs on one text."""
     (table,) = (table for table in PAPERS[paper].tables if table.name == name)
-    return FilledTable(PAPERS[paper], table, records(paper, text))
+    frequencies = _frequencies() if (paper, text) == ("li2020", "ptb-small") else None
+    return FilledTable(PAPERS[paper], table, records(paper, text), frequencies)
+
+
+def _frequencies() -> float:
+    """Return the perplexity of word frequencies on valid of Penn Treebank."""
+    (row,) = (one for one in records("li2020", "readings/beside") if one["row"] == "unigram-oracle-awd-ptb")
+    return float(row["buffer"])
 
 
 def _cells(paper: str, text: str, name: str, columns: Sequence[str], section: int = 0) -> dict[str, list[str]]:
@@ -305,35 +312,31 @@ def rungs() -> Rows:
     return rows
 
 
-SHUT, OPEN, COLLAPSED = "gate shut", "gate open", "collapsed"
 WORST = 10_000
-"""The perplexity of a guess among all words: what is above it has learned nothing."""
+"""The perplexity of a guess among all words, above which a number says no more."""
 
 
-def _state(share: float | None, perplexities: Sequence[float | None], worst: float) -> str:
-    """Say of a model that its gate never moves, or that it predicts no better than `worst`."""
-    if any(ppl is not None and ppl > worst for ppl in perplexities):
-        return COLLAPSED
-    if share is None or 0.005 <= share <= 0.95:
-        return NONE
-    return SHUT if share < 0.005 else OPEN
+def _state(share: float | None, collapsed: Sequence[str]) -> str:
+    """Say which predictions of a model collapsed, and that its gate never moves."""
+    states = [f"{part} {COLLAPSED}" for part in collapsed]
+    if share is not None and not 0.005 <= share <= 0.95:
+        states.append("gate shut" if share < 0.005 else "gate open")
+    return "; ".join(states) or NONE
 
 
 def taken_apart() -> Rows:
     """Return Table 3 of Li et al., its two ways of evaluation side by side."""
-    columns = ("valid ppl", "test ppl", "PoU", "paper: test")
-    (words,) = (one["buffer"] for one in records("li2020", "readings/beside") if one["row"] == "unigram-oracle-awd-ptb")
+    columns = ("test ppl", "PoU", "paper: test", "collapsed")
     scale = records("li2020", "ptb-small")[0]["scale"]
     left, right = (_cells("li2020", "ptb-small", "3", columns, section) for section in (0, 1))
     rows = [
         ["model", "scale", "test ppl", "PoU, %", "dynamic: test", "dynamic: PoU, %", "paper, dynamic: test", "state"]
     ]
     for model in left | right:
-        (valid, test, pou, _), (_, *dynamic) = left.get(model, [NONE] * 4), right.get(model, [NONE] * 4)
-        used, ppl = (None if cell == NONE else float(cell) for cell in (pou, valid))
-        state = _state(used and used / 100, [ppl], 0.95 * words)
-        cells = [COLLAPSED if state == COLLAPSED else test, pou, *dynamic]
-        rows.append([model, scale, *cells, state])
+        (test, pou, _, plain), (*dynamic, adapted) = left.get(model, [NONE] * 4), right.get(model, [NONE] * 4)
+        collapsed = dict.fromkeys(part for cell in (plain, adapted) if cell != NONE for part in cell.split(", "))
+        state = _state(None if pou == NONE else float(pou) / 100, [*collapsed])
+        rows.append([model, scale, test, pou, *dynamic, state])
     return rows
 
 
@@ -352,7 +355,8 @@ def other_readings() -> Rows:
         ppls = [one.get(part) for part in parts]
         shown = [f"> {WORST:,}" if ppl is not None and ppl > WORST else _number(ppl) for ppl in ppls]
         shares = (_number(one.get(x), 0, 100) for x in ("pou", "oracle_pou"))
-        rows.append([one["what"], one["scale"], *shown, *shares, _state(one.get("pou"), ppls, WORST)])
+        collapsed = [part for part in ("encoder", "buffer") if (one.get(part) or 0) > _frequencies()]
+        rows.append([one["what"], one["scale"], *shown, *shares, _state(one.get("pou"), collapsed)])
         if one["row"] == "published":
             ranges = (
                 f"{_number(min(x))}–{_number(max(x))}" for x in ([other[part] for other in alike] for part in parts)
@@ -389,6 +393,15 @@ def reads() -> Rows:
             difference, interval = (at(one, f"{path}.{x}") for x in whole)
             cells.append(NONE if difference is None else _bits(difference, interval, one["count"]))
         rows.append([one["row"], one["scale"], str(one["count"]), *cells])
+    return rows
+
+
+def bounds() -> Rows:
+    """Return how near q can come to p with the best weights, and a predictor that does not know the last word."""
+    rows = [["q", "scale", "places", "nats behind p", "at the words that came", "behind the blind one", "largest gap"]]
+    paths = "behind", "behind at the word that came", "behind the blind", "largest gap"
+    for one in records("li2020", "bound"):
+        rows.append([one["row"], one["scale"], str(one["places"]), *(_number(one.get(path), 3) for path in paths)])
     return rows
 
 
@@ -584,6 +597,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "li2020-3": taken_apart,
     "li2020-readings": other_readings,
     "li2020-reads": reads,
+    "li2020-bound": bounds,
     # memories
     "yardstick": known_laws,
     "demo": on_the_demo,

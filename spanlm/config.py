@@ -45,15 +45,15 @@ All of `finetune` may change as long as the run has no finetune stages: no step 
 
 REMOVED = {
     **{"model.head.adversarial_direction": "own", "model.head.adversarial_gate": "cosine"},
-    **{"model.memory:attentive.merge": "tanh", "model.memory:attentive.zero_slot": False},
-    **{"model.memory:span_buffer.attention_size": None, "model.memory:span_buffer.score": "tanh"},
+    **{"model.memory:attentive.zero_slot": False, "model.memory:span_buffer.score": "tanh"},
+    "model.memory:span_buffer.attention_size": None,
     **{"model.memory:span_buffer.reward.power": 5.0, "model.memory:span_buffer.reward.most": 10.0},
     **{"model.memory:span_buffer.reward.base": 1.0, "model.memory:span_buffer.reward.slope": 3.0},
 }
 """Fields of runs of 0.2.0, with the only value still supported; `:kind` restricts a field to that kind of part."""
 
-ADDED = {"model.encoder.newest_apart": False}
-"""Fields that runs of 0.2.0 do not have, with the value that means what those did."""
+ADDED = {"data.marks": None, "model.encoder.newest_apart": False, "model.memory.includes_current": False}
+"""Fields that the first runs of schema 1 lack, with the value that they then have, which no digest shows."""
 
 LONGEST = 2**20
 """Most bytes of a YAML file."""
@@ -99,7 +99,8 @@ class RunConfig:
         """
         tree = read_config(Path(path))
         config = RunConfig.from_tree(tree, str(path))
-        written, every = {"data.marks", *flat(tree)}, flat(config.to_tree())  # the first runs of schema 1 lack marks
+        # `merge` of an attentive memory was gone for some days after 0.2.0
+        written, every = {*flat(tree), *ADDED, "model.memory.merge"}, flat(config.to_tree())
         if whole and (lost := next((name for name in every if name not in written), None)):
             way = f"Put the line back as it was (by default {as_written(every[lost])})."
             raise InputError(f"{path}: lacks {lost}: it was cut, or an unreleased version made it. {way}")
@@ -246,13 +247,13 @@ def fixed_parts(tree: Tree) -> list[Tree]:
 def config_digest(tree: Tree) -> str:
     """Return the SHA-256 of each of the `fixed_parts`.
 
-    Digests of 0.2.0 stay valid: fields of `REMOVED` are included; those of `ADDED` are left out while they have the
-    value there, and fields that are null by default while they are null.
+    Fields that are null by default are left out while null, and those of `ADDED` while they have its value, so that
+    later versions may add fields. Those of `REMOVED` are included, so that digests of 0.2.0 stay valid.
     """
     digests = []
     for fields in fixed_parts(_removed(tree) | flat(tree)):
         known = {name: value for name, value in fields.items() if value is not None or name in OPTIONAL}
-        known = {name: value for name, value in known.items() if name not in ADDED or value != ADDED[name]}
+        known = {name: value for name, value in known.items() if (name, value) not in ADDED.items()}
         # 8 and 8.0 are the same number
         known = {name: int(x) if isinstance(x, float) and x.is_integer() else x for name, x in known.items()}
         digests.append(hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest())

@@ -273,7 +273,7 @@ class Attentive:
     w_s: Tensor | None  # (k, k)
     w_q: Tensor | None  # (k, k)
     v_s: Tensor | None  # (k,)
-    w_c: Tensor  # (k, 2 k)
+    w_c: Tensor | None  # (k, 2 k); None: c alone, no merge
     b_c: Tensor | None  # (k,)
 
 
@@ -287,27 +287,33 @@ def score(remembered: Tensor, current: Tensor, p: Attentive) -> Tensor:
     return p.v_s.dot(inner.tanh())
 
 
-def attentive(h: Tensor, past: Past, window: int | None, columns: int, p: Attentive) -> tuple[Tensor, Tensor, Past]:
-    """Eq. 3-7: average the outputs of the last `window` steps (None: of all), without the current one; merge.
+def attentive(
+    h: Tensor, past: Past, window: int | None, columns: int, p: Attentive, *, includes_current: bool = False
+) -> tuple[Tensor, Tensor, Past]:
+    """Eq. 3-7: average the last `window` outputs (None: all), without the current one unless it is included; merge.
 
-    Nothing remembered: c = 0. Weights are (T, B, columns), the last column one step back.
+    Nothing remembered: c = 0. Weights are (T, B, columns), the last column one step back, or the current step.
     """
     features, weights = blank(h), blank(h)
     after = [list(outputs) for outputs in past]
     for b, t in places(h):
-        remembered = after[b] if window is None else after[b][-window:]
+        remembered = [*after[b], h[t, b]] if includes_current else after[b]
+        remembered = remembered if window is None else remembered[-window:]
         exponentials = [score(output, h[t, b], p).exp() for output in remembered]
         a = [e / sum(exponentials) for e in exponentials]
         c = torch.zeros_like(h[t, b])
         for share, output in zip(a, remembered, strict=True):
             c = c + share * output
-        merged = p.w_c.mv(torch.cat([h[t, b], c]))
-        if p.b_c is not None:
-            merged = merged + p.b_c
-        features[t][b] = merged.tanh()
+        features[t][b] = c
+        if p.w_c is not None:
+            merged = p.w_c.mv(torch.cat([h[t, b], c]))
+            features[t][b] = (merged if p.b_c is None else merged + p.b_c).tanh()
         weights[t][b] = torch.stack([h.new_zeros(())] * (columns - len(a)) + a)
         after[b].append(h[t, b])
-    return grid(features), grid(weights), after if window is None else [outputs[-window:] for outputs in after]
+    if window is not None:
+        kept = window - 1 if includes_current else window
+        after = [outputs[max(0, len(outputs) - kept) :] for outputs in after]
+    return grid(features), grid(weights), after
 
 
 PastWords = list[list[tuple[Tensor, int]]]

@@ -15,6 +15,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from spanlm.analysis.figures import Value
 from spanlm.analysis.lags import PUBLISHED, LagProfile, MeasuredLags, lag_columns, notes
@@ -38,6 +39,12 @@ from spanlm.scoring.tally import shown
 
 Record = Mapping[str, Any]
 _MOST_EPOCHS = 12  # columns of PoU by epoch
+
+COLLAPSED = "collapsed"
+"""Stands in place of a perplexity that measures no more than that the training failed."""
+
+FREQUENCIES = 0.95
+"""A whole model with at least this share of the perplexity of word frequencies predicts as these do."""
 
 
 class Grid(NamedTuple):
@@ -75,8 +82,16 @@ def seeds_of(record: Record) -> tuple[int, ...]:
     return (record["seed"],) if "seed" in record else tuple(member["seed"] for member in record["members"])
 
 
+def unigram_perplexity(train: npt.NDArray[np.integer], valid: npt.NDArray[np.integer]) -> float:
+    """Return the perplexity on valid of the word frequencies of train; a word that train lacks counts once."""
+    counts = np.maximum(np.bincount(train, minlength=int(valid.max()) + 1), 1)
+    return float(np.exp(np.log(counts.sum()) - np.log(counts[valid]).mean()))
+
+
 def cell(line: Line, column: Column) -> str:
     """Return the cell of a row; a dash where it has no such number."""
+    if line.collapsed and column.path in ("valid.perplexity", "test.perplexity"):
+        return COLLAPSED
     facts = line.facts[:1] if column.seeds == "first" else line.facts
     values = [at(of_seed, column.path) for of_seed in facts]
     if any(value is None for value in values):
@@ -119,6 +134,7 @@ COLUMNS: dict[str, Column] = {
     **_of_split("valid"),
     **_of_split("test"),
     "over": Column("over", "{}", seeds="first"),
+    "collapsed": Column("collapsed", "{}", seeds="first"),
     "paper: parameters": Column("published.all_parameters", "{:g}M", seeds="first"),
     "paper: over": Column("published_over", "{}", seeds="first"),
     "best epoch": Column("best_of_epochs", "{}", seeds="each"),
@@ -183,12 +199,29 @@ class Line:
             "accuracies": dict(zip(WORD_CLASSES, self.row.accuracies, strict=False)),
             "seeds": f"1–{trained}" if trained > 1 else str(len(self.records)),
             "over": self._over(),
+            "collapsed": ", ".join(self.collapsed) or None,
             "published_over": self._published_over(),
         }
         return [{**record, **_derived(record), **about} for record in self.records]
 
+    @cached_property
+    def collapsed(self) -> list[str]:
+        """Which of several predictions of a model are on valid worse than word frequencies, or, as a whole, like them.
+
+        A mixture hides it: its perplexity is then the other part's, and no measure of what the row is named after.
+        """
+        worst = self.filled.frequencies
+        if worst is None or not self.row.preset.config.model.memory.mixes:
+            return []
+        limits = {"perplexity": FREQUENCIES * worst, "parts.encoder": worst, "parts.buffer": worst}
+        each = [{name: at(record["valid"], name) for name in limits} for record in self.records]
+        failed = [name for name, limit in limits.items() if any((ppls[name] or 0) > limit for ppls in each)]
+        return ["model" if name == "perplexity" else name.removeprefix("parts.") for name in failed]
+
     def of(self, path: str) -> Value | None:
-        """Summarise a number of all seeds; None where one has none."""
+        """Summarise a number of all seeds; None where one has none, or a prediction collapsed."""
+        if self.collapsed:
+            return None
         values = [at(of_seed, path) for of_seed in self.facts]
         return None if any(value is None for value in values) else spread(map(float, values))
 
@@ -201,7 +234,8 @@ class Line:
         if isinstance(self.row.evaluation, Averaged):
             members = [ppl for record in self.records for ppl in record["details"]["test"]["members"]]
             return f"{self.by(fmean(tests.values()) - fmean(members))} (its members)"
-        if (control := self.filled.lines.get(self.row.control)) is None:
+        control = self.filled.lines.get(self.row.control)
+        if control is None or control.collapsed or self.collapsed:
             return None
         theirs = {seeds_of(record): record["test"]["perplexity"] for record in control.records}
         differences = [tests[seeds] - theirs[seeds] for seeds in tests.keys() & theirs]
@@ -237,10 +271,13 @@ class Group(NamedTuple):
 
 
 class FilledTable:
-    """A table of a paper with its finished rows; `lines` has them by name, in the table's order."""
+    """A table of a paper with its finished rows; `lines` has them by name, in the table's order.
 
-    def __init__(self, paper: Paper, table: Table, records: Iterable[Record]) -> None:
-        self.paper, self.table = paper, table
+    `frequencies` is the perplexity of word frequencies on valid; with None no row is called collapsed.
+    """
+
+    def __init__(self, paper: Paper, table: Table, records: Iterable[Record], frequencies: float | None = None) -> None:
+        self.paper, self.table, self.frequencies = paper, table, frequencies
         self.records = [record for record in records if record["row"] in table.rows]
         self.lines = dict[str, Line]()
         for name, row in table.rows.items():
@@ -258,7 +295,8 @@ class FilledTable:
             lines = [line for line in left if section.holds(line.row)]
             left = [line for line in left if line not in lines]
             as_counted = self.table.measure in ("perplexity", "cloze") and section.counted == Section.counted
-            trained = [line for line in lines if as_counted and isinstance(line.row.evaluation, Plain)]
+            plain = [line for line in lines if isinstance(line.row.evaluation, Plain) and not line.collapsed]
+            trained = plain if as_counted else []
             sure = certainty({line.row.name: line.records for line in trained})
             groups += [Group(section, lines, trained, sure)] if lines else []
         return groups
@@ -317,6 +355,7 @@ class FilledTable:
                 text += f" Without blocks of this text in their records: {', '.join(without)}." if without else ""
                 settled = set() if without else set(sure.names)
                 sentences.append(text)
+            lines = [line for line in lines if not line.collapsed]
             if self.table.measure == "perplexity" and any(line.row.name not in settled for line in lines):
                 sentences += _order_by_test(section, lines)
         return sentences

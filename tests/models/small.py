@@ -68,6 +68,12 @@ def span_ends(config: Any, step: int) -> list[tuple[int, int]]:
     return [(end + length - 1, end) for end in ends if end + length - 1 <= step]
 
 
+def attentive_reach(config: Any) -> int:
+    if config.score == "none":
+        return 0
+    return UNBOUNDED if config.window is None else config.window - config.includes_current
+
+
 def summed(config: Any) -> bool:
     """The answer has running sums, for which nothing but these is carried."""
     return config.score in ("single", "mean") and config.slots is None
@@ -93,9 +99,11 @@ KINDS: dict[str, Kind] = {
             ),
             # these have all paths but their scores in common with the single one
             *(AttentiveConfig(score="mean"), AttentiveConfig(score="mean", window=3)),
+            AttentiveConfig(score="single", includes_current=True),
+            AttentiveConfig(score="single", window=4, includes_current=True, merge="context", merge_bias=False),
             AttentiveConfig(score="none"),
         ],
-        reach=lambda c: 0 if c.score == "none" else c.window or UNBOUNDED,
+        reach=attentive_reach,
         blind=lambda c: c.score == "mean",
         shown=lambda c: {"scores", "filled"} if summed(c) else set(),
     ),

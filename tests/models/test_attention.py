@@ -274,23 +274,26 @@ def something(batch: int = 2, size: int = 3) -> list[Tensor]:
     return [values(1, batch, seed=5).requires_grad_(), values(1, batch, size, seed=6).requires_grad_()]
 
 
-def direct(scores: Tensor, items: Tensor, log_total: Tensor, mean: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """For each step one softmax over all before it; what came before the segment is one of them."""
+def direct(
+    scores: Tensor, items: Tensor, log_total: Tensor, mean: Tensor, nearest_lag: int = 1
+) -> tuple[Tensor, Tensor, Tensor]:
+    """For each step one softmax over all up to it, or before it; what came before the segment is one of them."""
     every, read = torch.cat([log_total, scores]), torch.cat([mean, items])
     ends = range(1, len(every) + 1)
     # the largest score is taken out, as the definition allows
     weights = [(every[:end] - every[:end].amax(0)).exp() for end in ends]
     reads = [(w[..., None] * read[:end]).sum(0) / w.sum(0)[:, None] for w, end in zip(weights, ends, strict=True)]
     total = weights[-1].sum(0, keepdim=True).log() + every.amax(0)
-    return torch.stack(reads[:-1]), total, reads[-1][None]
+    return torch.stack(reads[:-1] if nearest_lag else reads[1:]), total, reads[-1][None]
 
 
+@pytest.mark.parametrize("nearest_lag", [0, 1])
 @pytest.mark.parametrize("scale", [1.0, 50.0])
 @pytest.mark.parametrize("fresh", [True, False], ids=["fresh", "carried"])
 @pytest.mark.parametrize("steps", STEPS)
-def test_is_one_softmax_over_all_before(steps: int, fresh: bool, scale: float) -> None:
+def test_is_one_softmax_over_the_past(steps: int, fresh: bool, scale: float, nearest_lag: int) -> None:
     leaves = [*leaves_of(steps, scale=scale), *(nothing() if fresh else something())]
-    actual, expected = running_attention(*leaves), direct(*leaves)
+    actual, expected = running_attention(*leaves, nearest_lag), direct(*leaves, nearest_lag)
     assert_same(list(actual), list(expected))
     learned = [x for x in leaves if x.requires_grad]
     grads = [values(*x.shape, seed=9) for x in expected]

@@ -218,8 +218,8 @@ def matrices(memory: AttentiveMemory) -> reference.Attentive:
         w_s=memory.memory_key.weight if hasattr(memory, "memory_key") else None,
         w_q=memory.query.weight if hasattr(memory, "query") else None,
         v_s=memory.score if hasattr(memory, "score") else None,
-        w_c=memory.merge.weight,
-        b_c=memory.merge.bias,
+        w_c=None if memory.merge is None else memory.merge.weight,
+        b_c=None if memory.merge is None else memory.merge.bias,
     )
 
 
@@ -258,23 +258,29 @@ def cleared(state: dict[str, Tensor]) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("carried", ["fresh", "partial", "full"])
-@pytest.mark.parametrize("score", ["single", "combined", "mean"])
+@pytest.mark.parametrize("score", ["single", "single, h_t included", "combined", "mean", "mean, h_t included"])
 @pytest.mark.parametrize(("steps", "batch", "window"), ATTENTIVE_SHAPES, ids=str)
-def test_attentive(steps: int, batch: int, window: int | None, score: Any, carried: str) -> None:
-    # the bias takes part in nothing else: any of the cases may be the one without
-    config = AttentiveConfig(score=score, window=window, merge_bias=steps != 5)
+def test_attentive(steps: int, batch: int, window: int | None, score: str, carried: str) -> None:
+    score, current, _ = score.partition(", ")
+    # neither the bias nor the merge takes part in anything else: any of the cases may be the one without
+    alone: dict[str, Any] = {"merge": "context", "merge_bias": False} if steps == 7 and score != "mean" else {}
+    kinds: dict[str, Any] = {"score": score, "merge_bias": steps != 5, **alone}
+    config = AttentiveConfig(window=window, includes_current=bool(current), **kinds)
     memory = build(config, PART, VOCABULARY)
     h = values(steps, batch, PART, seed=7).requires_grad_()
-    past = past_outputs(carried, window or LONGEST, batch, PART)
-    carried_slots = window or max(map(len, past))
+    held = LONGEST if window is None else window - bool(current)
+    past = past_outputs(carried, held, batch, PART)
+    carried_slots = max(map(len, past)) if window is None else held
     leaves = [h, *memory.parameters(), *[x for stream in past for x in stream]]
 
     readout, after = read(memory, h, attentive_state(memory, past, carried_slots, torch.nan))
-    columns = window or max(1, carried_slots + steps - 1)
-    features, weights, remembered = reference.attentive(h, past, window, columns, matrices(memory))
+    columns = window or max(1, carried_slots + steps - 1 + bool(current))
+    features, weights, remembered = reference.attentive(
+        h, past, window, columns, matrices(memory), includes_current=bool(current)
+    )
 
-    state = attentive_state(memory, remembered, window or carried_slots + steps, 0)
-    assert readout.attention.nearest_lag == 1
+    state = attentive_state(memory, remembered, carried_slots + (0 if window else steps), 0)
+    assert readout.attention.nearest_lag == (0 if current else 1)
     assert readout.attention.weights.shape == weights.shape
     assert after.keys() == state.keys()
     assert torch.equal(after["filled"], state["filled"])
@@ -307,6 +313,8 @@ def test_the_merge_alone() -> None:
             for score in ("single", "combined", "mean")
             for window in (None, 2)
         ],
+        AttentiveConfig(score="single", includes_current=True),
+        AttentiveConfig(score="combined", merge="context", merge_bias=False),
     ],
     ids=small.identify,
 )
@@ -323,7 +331,8 @@ def test_whole_language_model(memory: object, tied: bool) -> None:
     elif isinstance(memory, RecurrentMemoryConfig):
         h = reference.recurrent_memory(h, tokens, nothing, memory.window, word_memory(model.memory))[0]
     elif isinstance(memory, AttentiveConfig):
-        h = reference.attentive(h, nothing, memory.window, 5, matrices(model.memory))[0]
+        current = memory.includes_current
+        h = reference.attentive(h, nothing, memory.window, 6, matrices(model.memory), includes_current=current)[0]
     every = predicted(model, h)
     if isinstance(memory, PointerSentinelConfig):
         _, gates, copies, _ = reference.pointer_sentinel(h, tokens, nothing, memory.window, sentinel(model.memory))

@@ -72,7 +72,7 @@ def test_attention_rows_sum_to_one_or_are_empty(config: Any) -> None:
     steps_without = next(t for t in range(8) if attended(config, t, nearest_lag))
     if KINDS[config.kind].spans is None:
         assert steps_without == nearest_lag
-        assert attention.shape == (8, 2, config.slots or 7)
+        assert attention.shape == (8, 2, config.slots or 8 - nearest_lag)
     assert not attention[:steps_without].any()
     total = attention.sum(-1) + (readout.mixture.log_gate.exp() if isinstance(readout.mixture, Pointer) else 0)
     torch.testing.assert_close(total[steps_without:], torch.ones(8 - steps_without, 2).double())

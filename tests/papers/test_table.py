@@ -1,8 +1,10 @@
 """Tables, figures and pages made of records."""
 
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from spanlm.papers.page import Page, write_overview
@@ -10,7 +12,7 @@ from spanlm.papers.plan import Plan, Task
 from spanlm.papers.registry import PAPERS
 from spanlm.papers.request import Request
 from spanlm.papers.run import Outcome
-from spanlm.papers.table import FilledTable, Grid, overview
+from spanlm.papers.table import FilledTable, Grid, overview, unigram_perplexity
 from tests.analysis.shown import texts
 from tests.cases import rest_slow
 from tests.papers.records import START, attention, cells, cloze, ended, record
@@ -159,6 +161,41 @@ def test_table_3_takes_the_whole_model_apart_where_it_stands() -> None:
     }
     assert cells(plain)["using only sequential RNN"]["paper: test"] == "–"
     assert cells(plain)["w/o RNNs-minus feature"]["over"] == f"+1.00 ({WHOLE})"
+
+
+def test_a_part_or_a_model_no_better_than_word_frequencies_is_shown_as_collapsed_and_compared_with_nothing() -> None:
+    """(A buffer is 23 worse than the whole on valid, which is 5 worse than test.)"""
+    rows = [
+        ended(WHOLE, 90.0),
+        ended("unannealed-ptb", 478.0),
+        ended("words-ptb", 471.0),
+        ended("unrewarded-ptb", 460.0),
+    ]
+    assert "collapsed" not in shown("li2020", "3", *rows)[0].header
+    table = FilledTable(PAPERS["li2020"], filled("li2020", "3").table, chain(*rows), frequencies=500.0)
+    plain = cells(table.grids()[0])
+    assert {
+        name: tuple(row[column] for column in ("test ppl", "over", "collapsed")) for name, row in plain.items()
+    } == {
+        "AWD-LSTM + MoS + PS + AT + SNB": ("90.00", "–", "–"),
+        "using only sequential RNN": ("93.00", f"+3.00 ({WHOLE})", "–"),
+        "using only sequential neural buffer": ("113.00", f"+23.00 ({WHOLE})", "–"),
+        "oracle policy": ("86.00", f"−4.00 ({WHOLE})", "–"),
+        "w/o annealing in training": ("collapsed", "–", "model, buffer"),
+        "w/o reward": ("460.00", f"+370.00 ({WHOLE})", "–"),
+        "w/o RNNs-minus feature": ("collapsed", "–", "model"),
+    }
+    assert {name for name, line in table.lines.items() if line.of("test.perplexity") is None} == {
+        "unannealed-ptb",
+        "words-ptb",
+    }
+    assert not {line.row.name for group in table.groups for line in group.trained if line.collapsed}
+
+
+def test_word_frequencies_have_the_perplexity_of_their_counts() -> None:
+    train, valid = np.array([0, 0, 0, 1]), np.array([0, 1, 1])
+    assert unigram_perplexity(train, valid) == pytest.approx((3 / 4 * 1 / 4 * 1 / 4) ** (-1 / 3))
+    assert unigram_perplexity(train, np.array([2])) == pytest.approx(5)  # the one of a word never seen is added
 
 
 def test_use_over_the_epochs_shows_at_most_twelve_of_them() -> None:

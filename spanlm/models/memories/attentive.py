@@ -12,6 +12,12 @@ Two scores are baselines outside the paper: `mean` (all scores are equal, so c_t
 predicted; with an empty memory c_t = 0. The score of `single` does not depend on t, so its softmax is a running sum.
 The state grows with the sentence, and a reset empties it. The published code differs from the paper: it merges without
 the tanh, keeps a zero vector in the memory, and adds 1 to the forget gate's bias (`model.encoder.forget_bias`).
+
+The paper contradicts itself on h_t. Eq. 3 and 4 sum over i < t, and Figure 1, of the combined score, stores h_t only
+after the step. The text on the single score has a softmax "including the score for the new state", over h_0 … h_t:
+`includes_current` sums over i <= t. Footnote 3 tried other merges. One is c_t alone (`merge=context`: h'_t = c_t). For
+the other two, "a dot product and a feedforward layer", it gives no equation: h_t · c_t is a number, from which no word
+can be predicted, and Eq. 7 is a feedforward layer. They are left out.
 """
 
 from __future__ import annotations
@@ -25,11 +31,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from spanlm.errors import require
 from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout, Tensors
 from spanlm.models.kernels import linear
 from spanlm.models.ops.attention import (
     additive_window_attention,
+    band_sum,
     cleared,
     masked_softmax,
     window_filled,
@@ -37,7 +43,7 @@ from spanlm.models.ops.attention import (
     with_steps,
 )
 from spanlm.models.ops.precision import no_autocast, wide, wide_dtype
-from spanlm.options import at_least, option, options
+from spanlm.options import at_least, option, options, require_fields
 
 BLOCK = 64
 """n, steps per block."""
@@ -46,10 +52,11 @@ EMPTY = -1e30
 """Stands for log 0: finite, so that differences are not NaN."""
 
 Score = Literal["single", "combined", "mean", "none"]
+Merge = Literal["tanh", "context"]
 _WEIGHTS = {
     "single": ("a_i ∝ exp(v_s · tanh(W_s h_i)),  ", "(3, 4, 7, 9)"),
     "combined": ("a_i ∝ exp(v_s · tanh(W_s h_i + W_q h_t)),  ", "(3, 4, 7, 10)"),
-    "mean": ("a_i = 1 / (t − 1),  ", "(3, 7)"),
+    "mean": ("all a_i equal,  ", "(3, 7)"),
     "none": ("", "(7)"),
 }
 AttentionWeights = Tensor | Callable[[], Tensor]
@@ -72,6 +79,15 @@ class AttentiveConfig(MemoryConfig):
         default=None,
         limit=at_least(1),
     )
+    includes_current: bool = option(
+        "attend to h_t, too, as the paper's text on the single score says; false: to earlier outputs alone (Eq. 3, 4 "
+        "and Figure 1). Only with the score single or mean",
+        default=False,
+    )
+    merge: Merge = option(
+        "tanh (Eq. 7), or context: the head reads c_t alone, which the paper's footnote 3 found far worse",
+        default="tanh",
+    )
     merge_bias: bool = option(
         "use b_c of Eq. 7. It can learn word frequencies, as the softmax's bias does, before the LSTM has learned "
         "anything: with the published rate of 1 and a tied softmax, through which its own gradient returns, "
@@ -81,7 +97,16 @@ class AttentiveConfig(MemoryConfig):
 
     def __post_init__(self) -> None:
         alone = "null where model.memory.score is none and nothing is remembered"
-        require(self.window is None or self.score != "none", "model.memory.window", self.window, alone)
+        printed = f"false where model.memory.score is {self.score}: only single and mean may attend to h_t"
+        scored = "tanh without a learned score: c_t alone has no weights. Use the score single or combined"
+        biased = "false where model.memory.merge is context: b_c is of Eq. 7"
+        require_fields(
+            self,
+            ("window", self.window is None or self.score != "none", alone),
+            ("includes_current", self.score in ("single", "mean") or not self.includes_current, printed),
+            ("merge", self.score in ("single", "combined") or self.merge == "tanh", scored),
+            ("merge_bias", self.merge == "tanh" or not self.merge_bias, biased),
+        )
 
     @property
     def slots(self) -> int | None:
@@ -91,7 +116,10 @@ class AttentiveConfig(MemoryConfig):
     @property
     def equation(self) -> str:
         weights, numbers = _WEIGHTS[self.score]
-        read, seen = ("", "h_t") if self.score == "none" else ("c_t = Σ_{i<t} a_i h_i,  ", "[h_t; c_t]")
+        earlier = "i<=t" if self.includes_current else "i<t"
+        read, seen = ("", "h_t") if self.score == "none" else (f"c_t = Σ_{{{earlier}}} a_i h_i,  ", "[h_t; c_t]")
+        if self.merge == "context":
+            return f"{weights}{read}h'_t = c_t   {numbers.replace(' 7,', '')}"
         return f"{weights}{read}h'_t = tanh(W_c {seen}{' + b_c' * self.merge_bias})   {numbers}"
 
     @property
@@ -100,7 +128,8 @@ class AttentiveConfig(MemoryConfig):
             return "the merge of an attentive memory, nothing to attend to"
         reach = "the whole sentence" if self.window is None else f"window {self.window}"
         weighting = "equal weights" if self.score == "mean" else f"{self.score} score"
-        return f"attentive memory, {weighting}, {reach}"
+        current, alone = ", h_t included" * self.includes_current, ", read alone" * (self.merge == "context")
+        return f"attentive memory, {weighting}, {reach}{current}{alone}"
 
     def build(self, hidden_size: int, vocabulary_size: int, init: Init) -> AttentiveMemory:
         single = SingleMemory if self.window is None else SingleWindowMemory
@@ -114,19 +143,26 @@ class AttentiveMemory(Memory):
     def __init__(self, config: AttentiveConfig, hidden_size: int, init: Init) -> None:
         super().__init__()
         self.readout_size, self.window = hidden_size, config.window
+        self.nearest_lag = 0 if config.includes_current else 1
         self.scored = config.score in ("single", "combined")
         if self.scored:
             self.memory_key = nn.Linear(hidden_size, hidden_size, bias=False)  # W_s
             if config.score == "combined":
                 self.query = nn.Linear(hidden_size, hidden_size, bias=False)  # W_q
             self.score = nn.Parameter(torch.empty(hidden_size))  # v_s
-        read = hidden_size if config.score == "none" else 2 * hidden_size
-        self.merge = nn.Linear(read, hidden_size, bias=config.merge_bias)  # W_c, b_c
+        self.merge: nn.Linear | None = None
+        if config.merge == "tanh":
+            read = hidden_size if config.score == "none" else 2 * hidden_size
+            self.merge = nn.Linear(read, hidden_size, bias=config.merge_bias)  # W_c, b_c
         init.start_all(self)
 
     def init_state(self, batch_size: int) -> Tensors:
-        """Return empty slots: the outputs `values` (P, B, H), and which are `filled` (P, B); P is the window, or 0."""
-        values = self.merge.weight.new_zeros(self.window or 0, batch_size, self.readout_size)
+        """Return empty slots: the outputs `values` (P, B, H), and which are `filled` (P, B).
+
+        P is how many steps back the window reaches; without a window 0.
+        """
+        carried = self.window - 1 + self.nearest_lag if self.window else 0
+        values = next(self.parameters()).new_zeros(carried, batch_size, self.readout_size)
         return {"values": values, "filled": torch.zeros(values.shape[:2], dtype=torch.bool, device=values.device)}
 
     def equalise(self) -> None:
@@ -135,9 +171,12 @@ class AttentiveMemory(Memory):
 
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
         context, weights, state = self.look_back(h, state)
+        attention = None if weights is None else Attention(weights, self.nearest_lag)
+        if self.merge is None:
+            assert context is not None
+            return Readout(context.to(h.dtype), attention), state
         read = h if context is None else torch.cat([h, context.to(h.dtype)], -1)
-        features = torch.tanh(linear(read, self.merge.weight, self.merge.bias))
-        return Readout(features, None if weights is None else Attention(weights)), state
+        return Readout(torch.tanh(linear(read, self.merge.weight, self.merge.bias)), attention), state
 
     @abstractmethod
     def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor | None, AttentionWeights | None, Tensors]:
@@ -176,7 +215,7 @@ class SingleMemory(AttentiveMemory):
     """
 
     def init_state(self, batch_size: int) -> Tensors:
-        like = self.merge.weight
+        like = next(self.parameters())
         scores = like.new_zeros(0, batch_size)
         return {
             "log_total": like.new_full((1, batch_size), EMPTY),
@@ -187,9 +226,10 @@ class SingleMemory(AttentiveMemory):
 
     def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor, Callable[[], Tensor], Tensors]:
         new_scores = self.single_scores(h)
-        context, log_total, mean = running_attention(new_scores, h, state["log_total"], state["mean"])
+        context, log_total, mean = running_attention(new_scores, h, state["log_total"], state["mean"], self.nearest_lag)
         scores, filled = torch.cat([state["scores"], new_scores]), with_steps(state["filled"], len(h))
-        weights = partial(_weights, scores, state["filled"], _reach(state["filled"], len(h)))
+        window = _reach(state["filled"], len(h), self.nearest_lag)
+        weights = partial(_weights, scores, state["filled"], window, self.nearest_lag)
         return context, weights, {"log_total": log_total, "mean": mean, "scores": scores, "filled": filled}
 
 
@@ -198,8 +238,10 @@ class SingleWindowMemory(AttentiveMemory):
 
     def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor, Tensor, Tensors]:
         values, before = self.outputs(h, state), state["filled"]
-        weights = _weights(self.single_scores(values), before, len(before))
-        return window_sum(weights, values.to(weights.dtype)), weights, self.carried(values, before, len(h))
+        weights = _weights(self.single_scores(values), before, len(before) + 1 - self.nearest_lag, self.nearest_lag)
+        with no_autocast(h.device):
+            context = (window_sum if self.nearest_lag else band_sum)(weights, values.to(weights.dtype))
+        return context, weights, self.carried(values, before, len(h))
 
 
 class CombinedMemory(AttentiveMemory):
@@ -226,14 +268,17 @@ class CombinedMemory(AttentiveMemory):
         return context, weights, after
 
 
-def _reach(filled: Tensor, steps: int) -> int:
-    """Return how far the last of `steps` new steps looks back: at all slots, and at least at one."""
-    return max(1, len(filled) + steps - 1)
+def _reach(filled: Tensor, steps: int, nearest_lag: int = 1) -> int:
+    """Return how many slots the last of `steps` new steps looks at: all slots, and at least one."""
+    return max(1, len(filled) + steps - nearest_lag)
 
 
-def _weights(scores: Tensor, filled: Tensor, window: int) -> Tensor:
-    """Softmax of the scores (P + T, B) in the window before each of T steps, (T, B, L); P slots were carried."""
-    steps, missing = len(scores) - len(filled), window - len(filled)
+def _weights(scores: Tensor, filled: Tensor, window: int, nearest_lag: int) -> Tensor:
+    """Softmax of the scores (P + T, B) in the window of each of T steps, (T, B, L); P slots were carried.
+
+    The window ends with the step before (lag 1) or with the step itself (lag 0).
+    """
+    steps, missing = len(scores) - len(filled), window - 1 + nearest_lag - len(filled)
     windows = pad(scores, (0, 0, missing, 0)).unfold(0, window, 1)[:steps]
     may_read = window_filled(pad(filled, (0, 0, missing, 0)), steps, window)
     return masked_softmax(windows, may_read)
@@ -247,10 +292,12 @@ def _triangle(scores: Tensor, log_total: Tensor) -> Tensor:
     return columns.unsqueeze(1).masked_fill(future, torch.finfo(scores.dtype).min).softmax(-1)
 
 
-def running_attention(scores: Tensor, values: Tensor, log_total: Tensor, mean: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Read the mean of all earlier values, each weighted by the exponential of its score.
+def running_attention(
+    scores: Tensor, values: Tensor, log_total: Tensor, mean: Tensor, nearest_lag: int = 1
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Read the mean of all values up to `nearest_lag` (0 or 1) steps back, weighted by the exponential of their scores.
 
-        r_t = Σ_{i<t} exp(s_i) value_i / Σ_{i<t} exp(s_i)
+        r_t = Σ_{i<t} exp(s_i) value_i / Σ_{i<t} exp(s_i),    with lag 0 over i <= t
 
     Within a block of n steps all reads are one product with a triangle of weights. The past before the block is one
     slot, the mean of all earlier values, whose score is the logarithm of their total weight. T steps cost T·n.
@@ -266,5 +313,5 @@ def running_attention(scores: Tensor, values: Tensor, log_total: Tensor, mean: T
             read = torch.bmm(_triangle(s, log_total), torch.cat([mean, v]).transpose(0, 1)).transpose(0, 1)
             log_total = torch.cat([log_total, s]).logsumexp(0, keepdim=True)
             mean = read[-1:]
-            reads.append(read[:-1])
+            reads.append(read[1 - nearest_lag : len(s) + 1 - nearest_lag])
     return torch.cat(reads), log_total, mean

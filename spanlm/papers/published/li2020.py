@@ -10,8 +10,11 @@ The paper leaves open the following; options of `model.memory` are in parenthese
 * Eq. 7 as printed does not depend on h_t: v·tanh(W_h h_t + W_s s_i), without biases, as wide as h. O is
   narrower than h under MoS: ξ goes through the same head as h.
 * A span is h_i − h_{i−L+1}, as printed. The ends of Eq. 4 and 6 do not agree: the newest span ends at t − 1, each other
-  one L before the next, and all move along with t. By Eq. 2 and 3 h_t has read x_t, by the text x_{t−1}: the former, so
-  that no span of step t has h_t; one that ends at t itself is `newest`.
+  one L before the next, and all move along with t. "As printed" is two readings. By Eq. 2 and 3 h_t has read x_t and
+  predicts x_{t+1}: beside it, C_t has no span with h_t (`newest=before`, the default). But C_t is "the prefix for word
+  x_t", which h_{t−1} predicts: its newest span ends at the state that predicts (`newest=current`, the presets
+  `awd-snb-current-…`).
+* p and q share the head's bias, of which Eq. 2 and 8 have none: the models below the buffer have it.
 * By Eq. 8 q sees ξ_t and not h_t; `reads` has another reading, in which it sees both. The presets `…-snb-state-…` have
   one of them, and a gate that the likelihood alone teaches: as printed the buffer is no gain (`results/li2020.md`).
 * The buffer holds encoder outputs before dropout, without gradients across segments, with them within a segment.
@@ -55,12 +58,18 @@ from spanlm.papers.published import merity2018, wang2019, yang2018
 from spanlm.papers.scales import DynamicSearch, Proportional, Scale, changed, smoke_scale
 
 _REMARK = (
-    "η is not printed; 0.1 is ours. What the paper leaves open is read so: tanh in Eq. 7; spans end at t − 1, "
-    "t − 1 − L, …; ξ goes through the same head as h; states are kept without dropout, across segments without "
-    "gradients; r is a constant, its λ without temperature; all is trained from scratch by the recipe of the model "
-    "below the buffer. The buffer adds {added:.2f}M, 2d² + 3d of d = {width}, which makes {total:.2f}M; the paper "
-    "prints one size with and without it{printed}"
+    "η is not printed; 0.1 is ours. What the paper leaves open is read so: tanh in Eq. 7; {ends}; ξ goes through the "
+    "same head as h, so p and q share its bias, where Eq. 2 and 8 have none; states are kept without dropout, across "
+    "segments without gradients; r is a constant, its λ without temperature; all is trained from scratch by the recipe "
+    "of the model below the buffer. The buffer adds {added:.2f}M, 2d² + 3d of d = {width}, which makes {total:.2f}M; "
+    "the paper prints one size with and without it{printed}"
 )
+_ENDS = {
+    "before": 'spans end at t − 1, t − 1 − L, … before the state h_t that predicts; by "the prefix C_t for word x_t" '
+    "they end at t, t − L, … (model.memory.newest=current)",
+    "current": 'spans end at t, t − L, … with the state h_t that predicts, as in "the prefix C_t for word x_t": the '
+    "other reading of the same printed row as li2020/awd-snb",
+}
 _STATE_REMARK = (
     "our own reading, not the paper's: q of tanh(W [h_t; ξ_t]), both temperatures 1, no reward; the rest is "
     "li2020/{printed}. The buffer adds {added:.2f}M, 4d² + 3d of d = {width}, which makes {total:.2f}M"
@@ -175,6 +184,7 @@ def _preset(
     # matrices (d, d), v (d) and W_g (2, d)
     added = (4 if ours else 2) * width**2 + 3 * width
     sizes = {"added": added / 1e6, "width": width, "total": (_PARAMETERS[base][numbers.label] + added) / 1e6}
+    ends = _ENDS[buffer.newest]
     millions = f", {printed[2]:g}M" if printed[2:] and printed[2] else ""
     return preset_on(
         TEXTS[numbers.label],
@@ -185,7 +195,7 @@ def _preset(
         paper="Li et al. 2020",
         title=title,
         sources=tuple(sources),
-        remark=(_STATE_REMARK if ours else _REMARK).format(**sizes, printed=ours or millions),
+        remark=(_STATE_REMARK if ours else _REMARK).format(**sizes, ends=ends, printed=ours or millions),
     )
 
 
@@ -200,7 +210,7 @@ _OURS = (
 )
 _COLUMNS = (
     *("parameters", "seeds", "valid ppl", "test ppl", "over", "paper: valid", "paper: test", "paper: over"),
-    *("PoU", "oracle PoU"),
+    *("PoU", "oracle PoU", "collapsed"),
 )
 _PART_COLUMNS = {
     f"{split}: {title}": Column(f"{split}.parts.{part}")
@@ -246,9 +256,13 @@ def _tables(numbers: Printed) -> list[Table]:
         below, read = f"{base}-{label}", f"{title}, q sees h_t, too"
         sources = [f"{TABLES[label]}, {title}", *([_MEASURED] if base == TOP else [])]
         snb = _preset(numbers, f"{base}-snb", title, sources, numbers.buffer, base, *numbers.rungs[base])
+        rungs += [*bare, *_twice(snb, below)]
+        if base == "awd":  # the same printed row in its other reading
+            buffer, current = changed(numbers.buffer, {"newest": "current"}), f"{title}, newest span at t"
+            again = _preset(numbers, "awd-snb-current", current, sources, buffer, base, *numbers.rungs[base])
+            rungs += _twice(again, below)
         sources, ours = [f"not in the paper: {title} whose q sees h_t, too"], f"{base}-snb-{label}"
         state = _preset(numbers, f"{base}-snb-state", read, sources, reading_state(numbers.buffer), base, ours=ours)
-        rungs += [*bare, *_twice(snb, below)]
         beside += [*bare, *_twice(state, below, in_paper=False)]
     whole, adapting = rungs[-2:]
     reduced = list[tuple[Row, Row]]()
@@ -318,7 +332,7 @@ PAPER = Paper(
         ),
         Scale(
             name="small",
-            purpose="a fifth of every width; hours of two CPU cores (see --dry-run)",
+            purpose="a fifth of every width, a buffer of 256 words; hours of two CPU cores (see --dry-run)",
             precision="bf16",
             sizes=Proportional(width=0.2, dropout=0.5, recipe=_SHORT, experts=3, buffer_size=256),
             dynamic=DynamicSearch(rates=_RATES, decays=_DECAYS, first_tokens=5_000, finalists=3, statistics=200),
@@ -329,9 +343,11 @@ PAPER = Paper(
         Section(adapting=False, title="Without dynamic evaluation"),
         Section(title="With dynamic evaluation", label="test ppl, dynamic"),
     ),
-    note="Over: test perplexity less that of the row named, on the mean of the seeds that both have. The oracle policy "
-    "takes the better part at each word once it is known: a bound, no model. PoU: at how many of the words of test, in "
-    "percent, the gate prefers the buffer; oracle PoU: at how many the buffer is better",
+    note="Collapsed: the part of a model that is worse on valid than word frequencies, or the model if it is hardly "
+    "better; such a row measures nothing else. Over: test perplexity less that of the row named, on the mean of the "
+    "seeds that both have. The oracle policy takes the better part at each word once it is known: a bound, no model. "
+    "PoU: at how many of the words of test, in percent, the gate prefers the buffer; oracle PoU: at how many the "
+    "buffer is better",
     by_epoch="Figure 4",
     digits=2,
 )

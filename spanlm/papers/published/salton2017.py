@@ -3,7 +3,11 @@
 Recipe (§4): 2 layers as wide as the tied embedding, SGD from 1, the loss summed over a sentence and averaged over 32
 of them, gradient norm at most 5, weights uniform in ±0.05 and biases at zero, dropout on non-recurrent connections and
 on the input of the softmax, training sentences cut at 35 words, patience 10. On Penn Treebank the rate is halved after
-each epoch once 13 had the full one, on WikiText-2 divided by 1.15 after 15: the code counts epochs from 0.
+each epoch once 13 had the full one, on WikiText-2 divided by 1.15 after 15: the code counts epochs from 0. The sum
+over time is the code's; the paper says that the average is minimised.
+
+The attention sums over i < t, as Eq. 3 and 4 do; by the text on the single score h_t is among them
+(`--model.memory.includes_current=true`).
 
 Departures. Sentences are shuffled and put in batches of similar length, which is much less padding; the code keeps
 the order of the file (`--training.batching.shuffle=false --training.batching.bucket=false`). Each sentence is opened
@@ -57,9 +61,12 @@ from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConf
 
 _REMARK = (
     "the published perplexities are divided by a count that includes the first word of each sentence, which the "
-    "public code never predicts; this is without b_c of Eq. 7, with which the published learning rate hardly trains; "
-    "sentences are shuffled, bucketed and opened by <eos>; the paper prints the same size for both scores, 14.5M and "
-    "50M, and its WikiText-2 was cut into sentences by another rule and ends each line with two <eos>"
+    "public code never predicts; c_t sums over i < t, as Eq. 3 and 4 do, where the text on the single score has h_t, "
+    "too (model.memory.includes_current); this is without b_c of Eq. 7, with which the published learning rate hardly "
+    "trains; the loss is summed over time, as in the public code, where the paper says average; sentences are "
+    "shuffled, bucketed and opened by <eos>; the paper prints one size for both scores, 14.5M and 50M, where its "
+    "equations make 14.54M and 52.3M (single), 14.97M and 53.3M (combined); its WikiText-2 was cut into sentences by "
+    "another rule and ends each line with two <eos>"
 )
 _CONTROL = "no published number: the comparison that the paper leaves out"
 _STREAM = (

@@ -9,10 +9,11 @@
 The head predicts from h_t and from ξ_t with the same weights, and g_t mixes the predictions: see `mixture`. Choices
 where the paper is unclear: Eq. 7 has no tanh, but without it the attention would not depend on h_t. The distances in
 Eq. 4 differ at its ends, so spans are counted from the newest state before t. h_t has read the word of its step and
-belongs to no span of step t, which `newest` can change. A span needs both its ends in the stream; without any span
-p̃ = p. States are stored without dropout: differences between states under different masks mean nothing. The mask of a
-segment acts on ξ_t, and on h_t as query, in the gate and in the prediction. There are no biases. Gradients end where a
-segment begins, as for every memory.
+belongs to no span of step t. But C_t is also "the prefix for word x_t", which h_{t−1} predicts, so that the newest span
+ends with the state that predicts: `newest=current` is as printed, too. A span needs both its ends in the stream;
+without any span p̃ = p. States are stored without dropout: differences between states under different masks mean
+nothing. The mask of a segment acts on ξ_t, and on h_t as query, in the gate and in the prediction. There are no biases
+but the head's, which p and q share. Gradients end where a segment begins, as for every memory.
 
 By Eq. 8, q is predicted from ξ_t alone, so it knows the past only through the spans read. Our variant `reads=merge`
 predicts it from tanh(W [h_t; ξ_t]), both under the mask of the segment; W is (d, 2d), d as wide as h.
@@ -59,8 +60,8 @@ class SpanBufferConfig(MemoryConfig):
         default=False,
     )
     newest: Newest = option(
-        "the last step at which a span for step t may end: before (t − 1, as printed) or current (t, so that the "
-        "reading can contain h_t)",
+        "the last step at which a span for step t may end: before (t − 1, Eq. 4) or current (t, so that the reading "
+        "can contain h_t: the paper's prefix C_t for the predicted word x_t)",
         default="before",
     )
     reads: Reads = option(
@@ -133,7 +134,8 @@ class SpanBufferConfig(MemoryConfig):
     def description(self) -> str:
         held = "words" if self.words else f"spans of {self.span_length}"
         seen = "" if self.reads == "spans" else f", q of {self.seen}"
-        return f"span buffer, {held}, {self.buffer_size} steps back{seen}"
+        newest = "" if self.newest == "before" else ", newest at t"
+        return f"span buffer, {held}, {self.buffer_size} steps back{newest}{seen}"
 
     def build(self, hidden_size: int, vocabulary_size: int, init: Init) -> SpanBufferMemory:
         return SpanBufferMemory(self, hidden_size, init)
