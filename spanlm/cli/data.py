@@ -9,12 +9,13 @@ from typing import Any
 
 from spanlm.cli.parser import VerbParser, add_fields, field_values
 from spanlm.cli.render import Progress, eta, out, table
+from spanlm.data.config import CORPORA
 from spanlm.data.wikipedia import WikipediaConfig, build_corpus, cut_sources
 from spanlm.data.wikipedia.shards import Progress as Step
 from spanlm.errors import InputError, Interrupted, nearest
 from spanlm.store.signals import StopRequest, stop_request
 
-_OVERVIEW = """usage: spanlm data CORPUS [OPTIONS]
+_OVERVIEW = f"""usage: spanlm data CORPUS [OPTIONS]
 
 Make a corpus that models train on: a folder with train.txt, valid.txt and
 test.txt.
@@ -24,8 +25,8 @@ corpora:
 
   spanlm data wikipedia --source enwiki.xml.bz2 --category novels --out novels
 
-`spanlm data CORPUS --help` explains one. Nothing is downloaded. `ptb` and
-`wikitext-2` are ready as they are: `spanlm train demo --corpus ptb`."""
+`spanlm data CORPUS --help` explains one. Nothing is downloaded. Published
+corpora need no making: {", ".join(CORPORA)} (`spanlm train demo --corpus ptb`)."""
 
 _KEPT = "; sources that were read to their ends are kept. Go on with the same command"
 _DESCRIPTION = """
