@@ -23,7 +23,7 @@ test.txt.
 corpora:
   wikipedia  articles of Wikipedia, prepared as in Daniluk et al. (2017)
 
-  spanlm data wikipedia --source enwiki.xml.bz2 --category novels --out novels
+  spanlm data wikipedia --source enwiki.xml.bz2 --like daniluk2017 --out daniluk
 
 `spanlm data CORPUS --help` explains one. Nothing is downloaded. Published
 corpora need no making: {", ".join(CORPORA)} (`spanlm train demo --corpus ptb`)."""

@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spanlm.analysis.questions import Answers, PairedAnswers, drawn_differences, mcnemar, paired
@@ -34,6 +34,7 @@ def test_the_interval_is_the_middle_of_all_draws(changes: tuple[int, ...]) -> No
     assert drawn_differences(changes.count(1), changes.count(-1), size) == pytest.approx(expected, abs=1e-12)
 
 
+@settings(max_examples=50)
 @given(COUNTS)
 def test_exchanged_models_change_signs_alone(counts: tuple[int, int, int, int]) -> None:
     both, gained, lost, neither = counts
