@@ -381,8 +381,8 @@ difference in points (positive: the run is better), its interval, and p of McNem
 """
 MORE_COMPARE = """
 Questions: those that every run can score are compared, in all and by the class in a file's name (NE, CN, V, P).
-Questions are drawn with replacement for the interval; p is of discordant questions, those that one of the two runs alone
-has right.
+Questions are drawn with replacement for the interval; p is of discordant questions, those that one of the two runs
+alone has right.
 
 Interval: the text's documents, or blocks of it, are drawn with replacement (a paired bootstrap: both models read each).
 Of families: seeds are drawn, too, from Student's distribution around their mean. p is the interval's: below 0.05 where
