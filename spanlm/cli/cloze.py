@@ -22,10 +22,11 @@ from spanlm.runs.model import Model
 from spanlm.scoring.cloze import SCORES, Accuracy, ClozeTally, RankedQuestion, Score, macro_average
 from spanlm.scoring.options import ClozeContext, ClozeOptions
 
+CBT_LIKE_NOTE = "CBT-like questions are not those of CBT: do not compare these accuracies with published ones."
 MOST_SHOWN = 20
 """Defects of a file to print; `--out` has all of them."""
 
-_TITLES: dict[ClozeContext, str] = {
+TITLES: dict[ClozeContext, str] = {
     "full": "full: the context sentences, then the query",
     "query": "query: the query sentence alone",
 }
@@ -131,10 +132,10 @@ def _show(model: Model, files: list[_File], macro: dict[ClozeContext, dict[Score
     paragraph(*lines)
     for context, averages in macro.items():
         out()
-        grid(_HEADER, _rows(context, files, averages), _TITLES[context])
+        grid(_HEADER, _rows(context, files, averages), TITLES[context])
     if any(file.cbt_like for file in files):
         out()
-        paragraph("CBT-like questions are not those of CBT: do not compare these accuracies with published ones.")
+        paragraph(CBT_LIKE_NOTE)
 
 
 def _rows(context: ClozeContext, files: list[_File], averages: dict[Score, float | None]) -> Iterator[Sequence[str]]:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from spanlm.analysis.compare import (
     ClassDifference,
@@ -23,18 +23,22 @@ from spanlm.analysis.compare import (
 from spanlm.analysis.comparison_page import render_comparison
 from spanlm.analysis.export import checked_suffix, write_whole
 from spanlm.analysis.figures import FIGURES, RowsPanel, Value, figure_bytes, rows_figure
+from spanlm.analysis.questions import read_answers
 from spanlm.cli.cache import cache_fields, check_cache, choose_cache
 from spanlm.cli.family import family_members
 from spanlm.cli.options import check_hf, check_output, corpus_of, note_unfinished, own_texts, run_names, standard_input
-from spanlm.cli.render import grid, note, out, out_json, paragraph, table
+from spanlm.cli.parser import field_values, refuse_given
+from spanlm.cli.question_report import QuestionReport
+from spanlm.cli.render import Progress, grid, note, out, out_json, paragraph, table
+from spanlm.data.cbt import read_questions
 from spanlm.data.corpora import WHOLE, Corpus
-from spanlm.errors import InputError
+from spanlm.errors import InputError, named
 from spanlm.runs.ensemble import load_ensemble
 from spanlm.runs.loading import load
 from spanlm.runs.model import Model, require_weights
 from spanlm.runs.texts import LoadCorpus
 from spanlm.scoring.cache import CacheTuning
-from spanlm.scoring.options import CacheConfig
+from spanlm.scoring.options import CacheConfig, ClozeOptions
 from spanlm.scoring.resampling import FEWEST_BLOCKS, of_chance, signed
 from spanlm.scoring.tally import perplexity, shown
 from spanlm.store.files import is_hf
@@ -45,8 +49,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _Cache = tuple[CacheConfig | None, CacheTuning | None]  # a cache and the search that chose it
+T = TypeVar("T")
 _UNSURE = "?"
 _LOPSIDED = "a few blocks make most of the spread, so that the interval may be too short"
+_OF_TEXTS: dict[str, str | bool | None] = {
+    "corpus": None,
+    "split": None,
+    "state": "auto",
+    "words": None,
+    "tags": None,
+    "cache": None,
+}
+_OF_TEXTS |= {"data_dir": None, "download": False, "as_text": False}
 _SUFFIXES = (".html", ".csv", *TABLES, *FIGURES)
 _COLUMNS = ("run", "baseline", "sorted_by", "class", "tokens", "difference", "low", "high", "part")
 
@@ -64,6 +78,10 @@ class _Side:
 
 def run(options: argparse.Namespace) -> None:
     sides = _sides(options)
+    if options.questions:
+        _compare_answers(sides, options)
+        return
+    refuse_given(options, "cloze", f"is of {named('questions')}. Add it")
     check_cache(options)
     for side in sides:
         check_hf(side.runs[0], options)
@@ -99,6 +117,52 @@ def run(options: argparse.Namespace) -> None:
     report.print([*notes, *described])
     if options.out is not None:
         out(f"wrote {options.out}")
+
+
+def _compare_answers(sides: Sequence[_Side], options: argparse.Namespace) -> None:
+    """Compare answers to questions instead of the tokens of a text."""
+    for name, value in _OF_TEXTS.items():
+        if getattr(options, name) != value:
+            raise InputError(name, limit=f"is of texts. Leave it or {named('questions')} out")
+    check_output(options.out, options.questions)
+    if options.out is not None:
+        checked_suffix(options.out, TABLES)
+    for side in sides:
+        if len(side.runs) > 1 and not side.combined:
+            raise InputError(f"{side.name}: is a family, whose runs answer differently. Name one of its runs.")
+        if is_hf(side.runs[0]):
+            raise InputError(f"{side.runs[0]}: predicts sub-words, and candidates are words of a vocabulary")
+    files = list(dict.fromkeys(options.questions))
+    questions = [question for path in files for question in read_questions(path)]
+    settings = field_values(options, ClozeOptions, "cloze")
+    models = {side.name: model for side in sides for model in _loaded(side, None, options)}
+    contexts = {name: ", ".join(model.texts.cloze_contexts(settings.contexts)) for name, model in models.items()}
+    if len({*contexts.values()}) > 1:
+        ways = " and ".join(f"{way} to {name}" for name, way in contexts.items())
+        raise InputError(f"the context of a question is {ways}. Take --context query.")
+    for folder in dict.fromkeys(path for side in sides for path in side.runs):
+        note_unfinished(folder)
+    answers = []
+    with Progress() as progress:
+        for name, model in models.items():
+            waiting = _shown(questions, name, None if options.json else progress)
+            answers.append(read_answers(model, waiting, settings, name))
+    report = QuestionReport.of(files, questions, answers[0], answers[1:])
+    if options.out is not None:
+        write_whole(options.out, grids_bytes(report.tables(), options.out.suffix.lower()))
+    if options.json:
+        out_json(report.fields([side.runs for side in sides]))
+        return
+    report.print()
+    if options.out is not None:
+        out(f"wrote {options.out}")
+
+
+def _shown(questions: Sequence[T], name: str, progress: Progress | None) -> Iterator[T]:
+    for number, question in enumerate(questions):
+        if progress is not None:
+            progress.show(name, number, len(questions), place=f"question {number + 1:,} of {len(questions):,}")
+        yield question
 
 
 # --- what is compared ---
@@ -145,12 +209,14 @@ def _first(sides: Sequence[_Side], options: argparse.Namespace) -> Model:
     return first.in_words_of(next(with_words, first))
 
 
-def _loaded(side: _Side, first: Model, options: argparse.Namespace) -> Iterator[Model]:
+def _loaded(side: _Side, first: Model | None, options: argparse.Namespace) -> Iterator[Model]:
+    """Load the runs of a side; a model of any words has those of `first`, or else its own."""
     if side.combined:
         yield load_ensemble(side.runs, device=options.device)
         return
     for folder in side.runs:
-        model = load(folder, options.device).in_words_of(first)
+        model = load(folder, options.device)
+        model = model if first is None else model.in_words_of(first)
         if side.attention is not None:
             model = require_weights(model, "--attention").with_attention(side.attention)
         yield model

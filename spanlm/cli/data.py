@@ -9,12 +9,13 @@ from typing import Any
 
 from spanlm.cli.parser import VerbParser, add_fields, field_values
 from spanlm.cli.render import Progress, eta, out, table
+from spanlm.data.config import CORPORA
 from spanlm.data.wikipedia import WikipediaConfig, build_corpus, cut_sources
 from spanlm.data.wikipedia.shards import Progress as Step
 from spanlm.errors import InputError, Interrupted, nearest
 from spanlm.store.signals import StopRequest, stop_request
 
-_OVERVIEW = """usage: spanlm data CORPUS [OPTIONS]
+_OVERVIEW = f"""usage: spanlm data CORPUS [OPTIONS]
 
 Make a corpus that models train on: a folder with train.txt, valid.txt and
 test.txt.
@@ -22,10 +23,10 @@ test.txt.
 corpora:
   wikipedia  articles of Wikipedia, prepared as in Daniluk et al. (2017)
 
-  spanlm data wikipedia --source enwiki.xml.bz2 --category novels --out novels
+  spanlm data wikipedia --source enwiki.xml.bz2 --like daniluk2017 --out daniluk
 
-`spanlm data CORPUS --help` explains one. Nothing is downloaded. `ptb` and
-`wikitext-2` are ready as they are: `spanlm train demo --corpus ptb`."""
+`spanlm data CORPUS --help` explains one. Nothing is downloaded. Published
+corpora need no making: {", ".join(CORPORA)} (`spanlm train demo --corpus ptb`)."""
 
 _KEPT = "; sources that were read to their ends are kept. Go on with the same command"
 _DESCRIPTION = """
@@ -34,9 +35,15 @@ test, 22.5 to 1.2 to 1.2 by words. They are cut into sentences and words (Penn T
 become N, words outside the vocabulary <unk>, and a blank line follows every article.
 
   spanlm data wikipedia --source wiki/ --out wiki-corpus
+  spanlm data wikipedia --source enwiki.xml.bz2 --like daniluk2017 --out daniluk
   spanlm data wikipedia --source enwiki.xml.bz2 --category births --out people
   spanlm train daniluk2017/kvp-w5 --corpus wiki-corpus \\
       --data.documents blank-line
+
+--like daniluk2017 takes the first articles on people, cities, countries, universities and novels, 1,500 of each: the
+paper has 7,500 articles of these five categories, and gives no shares. A category that the sources lack stays smaller,
+and the counts are printed. WikiExtractor leaves categories out: give a dump, or add the field category. --articles N
+takes N in place of 7,500.
 
 The same command continues a stopped build: finished sources are kept, and the interrupted source starts again. The
 corpus appears when it is complete, with its counts, options and sources in DIR/corpus.json and its articles in
@@ -108,6 +115,11 @@ def _show(summary: dict[str, Any], folder: Path, seconds: float) -> None:
         for split, counts in summary["splits"].items()
     ]
     words = sum(counts["words"] for counts in summary["splits"].values())
+    if (selection := summary.get("selection")) is not None:
+        shares = selection["categories"].items()
+        counts = ", ".join(f"{name} {count['articles']:,} of {count['wanted']:,}" for name, count in shares)
+        paper = "the paper's: {articles:,} articles of {words:,} words, {source}".format(**selection["paper"])
+        rows.append((f"as in {summary['options']['like']}", f"{counts} articles ({paper})"))
     rows += [
         (
             "vocabulary",

@@ -370,12 +370,20 @@ difference as large would come by chance. Negative: the run is better than the b
   spanlm compare runs/lstm runs/kvp --cache 500 --tune-cache
   spanlm compare runs/lstm runs/kvp --out where.svg
   spanlm compare kn5.arpa runs/kvp --out words.html
+  spanlm compare runs/lstm runs/kvp --questions cbtest_NE_test_2500ex.txt
 
 A folder with seed-1, seed-2 and so on, as --seeds of `spanlm train` makes it, is a family: one model in several seeds,
 of which the text and the seeds are both drawn anew. One run alone is compared with itself, changed by --attention or
 --cache; of several, each has a cache.
+
+With --questions, answers to cloze questions are compared in place of tokens: accuracies as of `spanlm cloze`, the
+difference in points (positive: the run is better), its interval, and p of McNemar's exact test.
 """
 MORE_COMPARE = """
+Questions: those that every run can score are compared, in all and by the class in a file's name (NE, CN, V, P).
+Questions are drawn with replacement for the interval; p is of discordant questions, those that one of the two runs
+alone has right.
+
 Interval: the text's documents, or blocks of it, are drawn with replacement (a paired bootstrap: both models read each).
 Of families: seeds are drawn, too, from Student's distribution around their mean. p is the interval's: below 0.05 where
 it is without 0. Classes of words are many, so that one in twenty has an interval without 0 by chance alone.
@@ -406,6 +414,11 @@ def compare(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--combine", rare=True, choices=("linear",), help=text)
     parser.add_attention()
     add_cache(parser)
+    text = "compare answers to these questions; can be given again"
+    parser.add_argument("--questions", action="append", type=Path, metavar="FILE", help=text)
+    context: dict[str, Any] = {"option": "--context", "action": "append", "nargs": None}
+    settings = {"contexts": context, "batch_size": {"option": "--batch-size"}, "precision": {"option": "--precision"}}
+    add_fields(parser, ClozeOptions, prefix="cloze", rare="questions", **settings)
     text = "tables (.md, .tex), the classes (.svg, .png, .pdf, .csv), or the words that gain and lose most (.html)"
     parser.add_argument("--out", type=Path, metavar="FILE", help=text)
     parser.add_argument("--json", action="store_true", help="print one JSON object")

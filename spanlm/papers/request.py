@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
+from spanlm.data.config import CORPORA
 from spanlm.options import Precision, option, options
 
 
@@ -16,7 +17,7 @@ class Request:
     scale: str = option("smoke, small or paper, as a rule", default="small")
     table: str | None = option("one of them (default: all that the corpus allows)", default=None)
     corpus: str | None = option(
-        "wikipedia (built by `spanlm data wikipedia`), ptb, wikitext-2, cbt, a folder or a file (default: the "
+        f"wikipedia (built by `spanlm data wikipedia`), {', '.join(CORPORA)}, a folder or a file (default: the "
         "scale's, demo for smoke; else the table's own)",
         default=None,
     )

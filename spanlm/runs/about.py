@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spanlm.data.config import DEMO
-from spanlm.data.corpora import CORPORA
+from spanlm.data.config import CORPORA, DEMO
 from spanlm.errors import InputError
 from spanlm.scoring.tally import perplexity
 from spanlm.store.files import run_name

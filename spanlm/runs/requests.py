@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from spanlm.data.cbt import Defect, Question
+from spanlm.data.config import CONVENTIONS
 from spanlm.data.corpora import Corpus
 from spanlm.data.text import Text
 from spanlm.errors import require
@@ -70,7 +71,9 @@ class Score(ScoreOptions):
     cache: CacheConfig | None = option(
         "a neural cache to mix in, which begins anew where the context does", default=None
     )
-    as_written: bool = option("read words as they are written, not as ptb or wikitext-2 write them", default=False)
+    as_written: bool = option(
+        f"read words as they are written, also with models of {', '.join(CONVENTIONS)}", default=False
+    )
 
 
 @options()

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from spanlm.data.config import DEMO, SPLITS, BatchingKind, DataConfig, Split
+from spanlm.data.config import CONVENTIONS, CORPORA, DEMO, SPLITS, BatchingKind, DataConfig, Split
 from spanlm.data.corpora import (
-    CORPORA,
     WHOLE,
     Corpus,
     load_corpus,
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
 
 STREAMS = BatchingConfig(kind="streams")
 _LOG = logging.getLogger(__name__)
-CONVENTIONS = ("ptb", "wikitext-2", "wikitext-103")
-"""Corpora with their own way to write words; see `spanlm.data.tokenizer.as_in_corpus`."""
 _CONTEXTS: dict[BatchingKind, Context] = {kind: context for context, kind in KINDS.items()}
 
 

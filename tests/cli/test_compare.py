@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,13 @@ import pytest
 import spanlm
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
+from spanlm.scoring.cloze import SCORES
+from spanlm.scoring.options import CONTEXTS
 from tests.cli.conftest import Cli, flat, read_rows
+from tests.cli.test_cloze import BLOCKS, BROKEN
 from tests.conftest import TINY_WORDS
+
+SHAPES = list(product(CONTEXTS, SCORES))
 
 
 @pytest.fixture
@@ -107,6 +113,48 @@ def test_a_training_text_that_was_moved(cli: Cli, tiny_corpus: Path, tiny_config
     assert "frequency in training" in found["comparisons"][0]["where"]
     elsewhere = cli("compare", run, "--attention", "none", "--corpus", moved)
     assert elsewhere.status == 0 and "frequency in training" not in elsewhere.out and "--data-dir" in elsewhere.err
+
+
+def test_answers_to_questions_are_those_of_cloze(cli: Cli, tiny_run: Path, lstm_run: Path, arpa: Path) -> None:
+    names = ("cbtest_NE_test.txt", "cbtlike_V_test.txt")
+    for name, blocks in zip(names, (BLOCKS, BROKEN), strict=True):
+        Path(name).write_text("".join(blocks), encoding="utf-8")
+    questions = [word for name in names for word in ("--questions", name)]
+    command = ("compare", lstm_run, tiny_run, arpa, *questions, "--context", "full", "--context", "query")
+    told = json.loads(cli(*command, "--json").done)
+    assert (told["questions"], told["compared"], len(told["defects"])) == (24, 22, 1)
+    sides = [("baseline_accuracy", lstm_run, 0), ("accuracy", tiny_run, 0), ("accuracy", arpa, 1)]
+    for column, run, number in sides:
+        alone = json.loads(cli("cloze", run, *names, "--json", "--context", "full", "--context", "query").done)
+        for (context, by), (place, file) in product(SHAPES, enumerate(alone["files"])):
+            row = told["comparisons"][number]["contexts"][context][by][1 + place]
+            assert (row["name"], row[column]) == (file["class"], file["contexts"][context][by]["accuracy"])
+    for rows in (told["comparisons"][0]["contexts"][context][by] for context, by in SHAPES):
+        whole, *classes = rows
+        for name in ("both", "gained", "lost", "neither"):
+            assert whole[name] == sum(row[name] for row in classes)
+        assert whole["difference"] == pytest.approx(whole["accuracy"] - whole["baseline_accuracy"])
+        assert whole["interval"][0] <= whole["difference"] <= whole["interval"][1]
+    shown = cli(*command, "--out", "t.md").done
+    assert max(map(len, shown.splitlines()[3:-2])) <= 80 and "22 of them compared" in flat(shown)
+    assert flat(shown).count("McNemar") == 1 and Path("t.md").read_text(encoding="utf-8").count("| difference |") == 4
+    changed = json.loads(cli("compare", tiny_run, "--attention", "none", *questions, "--json").done)
+    assert changed["comparisons"][0]["name"].endswith("attention none")
+
+
+def test_questions_need_one_context_and_one_answer(
+    cli: Cli, tiny_run: Path, lstm_run: Path, sentence_run: Path
+) -> None:
+    Path("q.txt").write_text("".join(BLOCKS), encoding="utf-8")
+    command = ("compare", tiny_run, sentence_run, "--questions", "q.txt")
+    cli(*command).refused("full to ", "query to ", "--context query")
+    assert "query: the query sentence alone" in cli(*command, "--context", "query").done
+    shutil.copytree(lstm_run, "family/seed-1")
+    cli("compare", tiny_run, "family", "--questions", "q.txt").done  # noqa: B018 (checks): of one run it is that run
+    shutil.copytree(lstm_run, "family/seed-2")
+    change = Path("family/seed-2/config.yaml")
+    change.write_text(change.read_text(encoding="utf-8").replace("seed: 1", "seed: 2"), encoding="utf-8")
+    cli("compare", tiny_run, "family", "--questions", "q.txt").refused("family: is a family")
 
 
 def test_what_cannot_be_compared(cli: Cli, tiny_run: Path, lstm_run: Path, unopened_run: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import SMALL, Cli
+from tests.cli.conftest import SMALL, Cli, flat
 from tests.data.wikipedia.small import ROOT, dump, json_lines, made_articles
 
 ARTICLES = made_articles(40)
@@ -38,6 +38,12 @@ def test_it_prints_the_counts_and_how_to_go_on(cli: Cli, tmp_path: Path) -> None
             assert f"{counts[name]:,} {name}" in line
     assert f"60 with <unk> and <eos>: {told['vocabulary']['coverage']:.2%}" in text
     make(cli, "--vocabulary", 60).refused("is there already", out=None)
+
+
+def test_it_prints_how_much_of_a_paper_s_choice_there_is(cli: Cli) -> None:
+    told = flat(make(cli, "--vocabulary", 40, "--like", "daniluk2017", "--articles", 60).done)
+    assert "as in daniluk2017 People 12 of 12, Cities 12 of 12, Countries 0 of 12, Universities 0 of 12, Novels" in told
+    assert "the paper's: 7,500 articles of 24,900,000 words" in told
 
 
 @pytest.mark.slow

@@ -2,8 +2,8 @@ import os
 
 import pytest
 
-from spanlm.data.config import DataConfig
-from spanlm.data.corpora import CORPORA, load_corpus
+from spanlm.data.config import CORPORA, DataConfig
+from spanlm.data.corpora import load_corpus
 from tests.cases import rest_slow
 
 pytestmark = [

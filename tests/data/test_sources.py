@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from spanlm.data import corpora as sources
-from spanlm.data.config import SPLITS, DataConfig, Split
-from spanlm.data.corpora import PublishedCorpus, PublishedFile, findable, load_corpus
+from spanlm.data.config import CORPORA, SPLITS, DataConfig, PublishedCorpus, PublishedFile, Split
+from spanlm.data.corpora import findable, load_corpus
 from spanlm.errors import InputError, RunError
 from tests.data.conftest import MakeCorpus
 
@@ -44,7 +43,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with http.server.HTTPServer(("127.0.0.1", 0), partial(Handler, directory=folder)) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        monkeypatch.setitem(sources.CORPORA, "tiny", published(TEXTS, f"http://127.0.0.1:{server.server_port}"))
+        monkeypatch.setitem(CORPORA, "tiny", published(TEXTS, f"http://127.0.0.1:{server.server_port}"))
         yield folder
         server.shutdown()
         thread.join()
@@ -53,7 +52,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def tiny(make_corpus: MakeCorpus, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setitem(sources.CORPORA, "tiny", published(TEXTS, "http://127.0.0.1:9"))
+    monkeypatch.setitem(CORPORA, "tiny", published(TEXTS, "http://127.0.0.1:9"))
     monkeypatch.delenv("SPANLM_DATA", raising=False)
     return make_corpus(dict(TEXTS), name="data/tiny").parent
 
@@ -144,8 +143,8 @@ def test_books_are_documents_and_the_published_file_goes_before_the_rebuilt_one(
     monkeypatch.delenv("SPANLM_DATA", raising=False)
     files, folder = published(BOOKS, stem="cbt_{}").files, tmp_path / "data" / "cbt"
     rebuilt = files["train"][0]._replace(stem="cbt_train_rebuilt", note="rebuilt")
-    books = PublishedCorpus("the books", {**files, "train": (PublishedFile("cbt_train"), rebuilt)})
-    monkeypatch.setitem(sources.CORPORA, "cbt", books)
+    books = PublishedCorpus("the books", {**files, "train": (PublishedFile("cbt_train"), rebuilt)}, "book-title")
+    monkeypatch.setitem(CORPORA, "cbt", books)
     folder.mkdir(parents=True)
     (folder / "cbt_train_rebuilt.txt.gz").write_bytes(gzip.compress(BOOKS["train"]))
     for split in ("valid", "test"):

@@ -13,14 +13,16 @@ A build that was stopped or killed resumes from its complete shards (`shards`).
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,13 +31,55 @@ from spanlm.data.config import BUILT, SPLITS
 from spanlm.data.vocabulary import UNK, Vocabulary
 from spanlm.data.wikipedia.shards import Progress, Shards, versions
 from spanlm.data.wikipedia.sources import Source, digest_of, find_sources
-from spanlm.errors import InputError, RunError
+from spanlm.errors import InputError, RunError, named, require
 from spanlm.jobs import Engine
 from spanlm.options import at_least, option, options
 from spanlm.store.files import UNFINISHED, expanded, hold, make_folder, remove_unfinished, replacing, sync_folder
 
 PROPORTIONS = {"train": 22.5, "valid": 1.2, "test": 1.2}
 """Millions of words (§4)."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The articles that a paper chose.
+
+    Attributes:
+        source: What the paper chose from.
+        articles: How many there are, in equal shares of each category: the paper gives no others.
+        words: How many they have.
+        categories: For each category a regular expression for names of categories: its plain name, or categories of
+            English Wikipedia that only its articles have. An article belongs to the first one that matches.
+    """
+
+    source: str
+    articles: int
+    words: int
+    categories: Mapping[str, str]
+
+    def shares(self, articles: int | None) -> dict[str, int]:
+        """Return how many articles of each category there are to be, of `articles` or as many as in the paper."""
+        count, total = len(self.categories), articles or self.articles
+        return {name: (n + 1) * total // count - n * total // count for n, name in enumerate(self.categories)}
+
+
+Like = Literal["daniluk2017"]
+
+SELECTIONS: Mapping[Like, Selection] = {
+    "daniluk2017": Selection(
+        source="English Wikipedia of 6 February 2015",
+        articles=7_500,
+        words=24_900_000,
+        categories={
+            "People": r"^People$|^Living people$|\b(births|deaths)$",
+            "Cities": r"^([\w-]+ )?[Cc]ities\b.* (in|of|on) |^Cities$",
+            "Countries": r"^Countries( in .*)?$|^Member states of the United Nations$",
+            "Universities": r"^([\w-]+ )?[Uu]niversities( and colleges)? (in|of) |^Universities$",
+            "Novels": r"^(\d{4} (.* )?|Debut )novels$|^Novels( by .*)?$",
+        },
+    )
+}
+"""§4.1 names the categories and the dump; how articles were assigned and chosen it does not say."""
 
 
 @options()
@@ -58,6 +102,10 @@ class WikipediaConfig:
         'links or, in JSON lines, in the field "category" or "categories"',
         default=None,
     )
+    like: Like | None = option(
+        "take articles of the categories of this paper, in equal shares of the number that it has, or of `articles`",
+        default=None,
+    )
     articles: int | None = option("take the first N articles only", default=None, limit=at_least(3))
     seed: int = option("decides which articles are held out", default=1)
     jobs: int | None = option("processes (default: one per processor); does not change results", default=None)
@@ -73,7 +121,23 @@ class WikipediaConfig:
             re.compile(self.category or "")
         except re.error as error:
             raise InputError("category", self.category, f"no regular expression ({error}); mend it") from error
+        limit = f"left out beside {named('like')}, which chooses the categories"
+        require(self.category is None or self.like is None, "category", self.category, limit)
         _ = self.engine
+
+    @property
+    def categories(self) -> Mapping[str, str]:
+        """For each category the articles' regular expression; empty: any article will do."""
+        if self.like is not None:
+            return SELECTIONS[self.like].categories
+        return {} if self.category is None else {"": self.category}
+
+    @property
+    def shares(self) -> Mapping[str, float]:
+        """How many articles of each category to take; without `like` "" stands for all."""
+        if self.like is not None:
+            return SELECTIONS[self.like].shares(self.articles)
+        return {"": self.articles or math.inf}
 
     @property
     def engine(self) -> Engine:
@@ -152,11 +216,21 @@ def _workplace(out: Path) -> Iterator[Path]:
 
 
 def _too_few(sources: Sequence[Source], shards: Shards) -> InputError:
+    way_out = "; give another --source"
+    if "no category" in shards.skipped:
+        way_out += ", whose articles have categories: a dump, or JSON lines with the field category"
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(shards.skipped.items())) or "nothing"
     return InputError(
         f"{', '.join(str(source.path) for source in sources[:3])}: {len(shards.articles) or 'no'} article(s) in it "
-        f"(skipped: {reasons}), where train, valid and test need three; give another --source"
+        f"(skipped: {reasons}), where train, valid and test need three{way_out}"
     )
+
+
+def _selection(selection: Selection, shards: Shards) -> dict[str, Any]:
+    """Return how many articles of each category there are, and what the paper had."""
+    counts = {name: {"articles": shards.chosen[name], "wanted": wanted} for name, wanted in shards.shares.items()}
+    paper = {"source": selection.source, "articles": selection.articles, "words": selection.words}
+    return {"categories": counts, "paper": paper}
 
 
 def split_articles(articles: Mapping[int, int]) -> NDArray[np.int8]:
@@ -210,11 +284,12 @@ def _write(config: WikipediaConfig, shards: Shards, folder: Path) -> dict[str, A
     digests = {split: digest_of(folder / f"{split}.txt") for split in SPLITS}
     # a model reads the words, an <eos> for every sentence and one for every article
     tokens = {split: sums.total() - sums["unknown"] for split, sums in written.items()}
-    options = ("vocabulary", "category", "articles", "seed", "lowercase")
+    options = ("vocabulary", "category", "like", "articles", "seed", "lowercase")
     return {
         "format": 1,
         "kind": "wikipedia",
         "options": {name: getattr(config, name) for name in options},
+        **({} if config.like is None else {"selection": _selection(SELECTIONS[config.like], shards)}),
         "splits": {split: {**written[split], "sha256": digests[split], "tokens": tokens[split]} for split in SPLITS},
         "vocabulary": {
             "size": len(vocabulary),

@@ -20,7 +20,7 @@ import sys
 import threading
 import unicodedata
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
@@ -42,9 +42,11 @@ if TYPE_CHECKING:
 
 VERSION = 4
 """Raise it when the rules change the words of a source, so that older shards are not used."""
-_FORMAT = 4
-BATCH = 16
-"""Records per task of a process."""
+_FORMAT = 5
+BATCH, ROUND = 16, 256
+"""Records per task of a process; tasks of a round."""
+SURPLUS = "surplus"
+"""Reason to leave out an article whose category has its share."""
 
 _MAY_REFER = re.compile(r"[^\n]*\bmay(?: also)? refer to:?\s*(?:\n|$)")
 # letters; a longer string is not a word, and would take memory wherever words are counted
@@ -63,17 +65,26 @@ class Progress(NamedTuple):
 
 
 class Article(NamedTuple):
-    """An article: its sentences, one a line; counts of words outside prose by kind of line, of dropped templates."""
+    """An article: its sentences, one a line; counts of words outside prose by kind of line, of dropped templates.
+
+    `category` is the one of `WikipediaConfig.categories` that it was chosen for.
+    """
 
     id: str
     title: str
     text: str
     left_out: Counter[str]
     templates: Counter[str]
+    category: str
 
 
-def cut_page(page: Page, category: str | None = None, lowercase: bool = False) -> Article | str:
-    """Cut a page into words, or return the reason to leave it out; `WikipediaConfig` describes the options."""
+def cut_page(
+    page: Page, categories: Mapping[str, str], lowercase: bool = False, full: Collection[str] = ()
+) -> Article | str:
+    """Cut a page into words, or return the reason to leave it out; `WikipediaConfig` describes the options.
+
+    Pages of categories that are `full` are left out.
+    """
     text, is_wikitext = page.text, page.silent is not None
     if is_wikitext:
         lists = markup.DISAMBIGUATION.search(text)
@@ -81,10 +92,15 @@ def cut_page(page: Page, category: str | None = None, lowercase: bool = False) -
         lists = _MAY_REFER.match(text.removeprefix(page.title).lstrip())
     if lists or page.title.endswith("(disambiguation)"):
         return "disambiguation"
-    if category is not None:
+    category = ""
+    if categories:
         names = markup.category_names(text, page.silent) if page.silent is not None else page.categories
-        if not any(re.search(category, name) for name in names):
-            return "category"
+        matching = (name for name, pattern in categories.items() if any(re.search(pattern, x) for x in names))
+        if (match := next(matching, None)) is None:
+            return "category" if names else "no category"
+        if match in full:
+            return SURPLUS
+        category = match
     left_out, templates = Counter[str](), Counter[str]()
     if is_wikitext:
         if markup.is_tangled(text):
@@ -98,11 +114,14 @@ def cut_page(page: Page, category: str | None = None, lowercase: bool = False) -
         else:  # a lone mark whose sentence was dropped, or no words
             left_out[FRAGMENT] += len(sentence.split())
     title, text = " ".join(page.title.split()), "\n".join(lines) + "\n"
-    return Article(page.id, title, text, left_out, templates) if lines else "empty"
+    return Article(page.id, title, text, left_out, templates, category) if lines else "empty"
 
 
-def _cut_pages(records: Sequence[Record], category: str | None, lowercase: bool) -> list[Article | str | InputError]:
-    return [cut_page(record, category, lowercase) if isinstance(record, Page) else record for record in records]
+def _cut_pages(
+    batch: tuple[Sequence[Record], Collection[str]], categories: Mapping[str, str], lowercase: bool
+) -> list[Article | str | InputError]:
+    records, full = batch
+    return [cut_page(record, categories, lowercase, full) if isinstance(record, Page) else record for record in records]
 
 
 @contextmanager
@@ -159,6 +178,8 @@ class Shards:
 
     Attributes:
         sources: The entry of each read source in `corpus.json`.
+        shares: How many articles of each category to take.
+        chosen: How many were taken.
         articles: Word count of every article by its lot: 64 bits that depend only on its id and the seed.
         skipped: Counts of pages that are not articles, by reason.
         left_out: Counts of words outside prose, by kind of line.
@@ -170,7 +191,7 @@ class Shards:
         self.articles: dict[int, int] = {}
         self.skipped, self.left_out, self.templates = Counter[str](), Counter[str](), Counter[str]()
         self._config, self._folder, self._report = config, folder, report
-        self._most = config.articles or math.inf
+        self.shares, self.chosen = config.shares, Counter[str]()
         self._paths: list[Path] = []
         self._words = self._reused = 0
 
@@ -189,7 +210,7 @@ class Shards:
         with _workers(self._config.jobs) as in_order:
             for source in sources:
                 self.sources.append({"file": source.path.name, "bytes": source.size, "sha256": source.sha256})
-                if len(self.articles) < self._most:
+                if not self._has_all:
                     path = self._path(source)
                     if path.exists():
                         self._reused += 1
@@ -219,7 +240,7 @@ class Shards:
     def _command(self, source: Source) -> list[str]:
         config = self._config
         words = ["data", "wikipedia", f"--source={source.path}", f"--out={config.out}", "--jobs=1", "--cut-only"]
-        for name in ("category", "articles"):
+        for name in ("category", "like", "articles"):
             if (value := getattr(config, name)) is not None:
                 words.append(f"--{name}={value}")
         return [sys.executable, "-m", "spanlm", *words, *["--lowercase"] * config.lowercase]
@@ -236,29 +257,40 @@ class Shards:
 
     def _path(self, source: Source) -> Path:
         config = self._config
-        settings = versions(True), config.category, config.lowercase, config.articles, _FORMAT
+        settings = versions(True), config.categories, config.lowercase, config.shares, _FORMAT
         name = hashlib.sha256(repr((*settings, source.path.name, source.sha256)).encode()).hexdigest()
         return self._folder / f"{name}.jsonl"
 
     def _cut(
         self, source: Source, path: Path, in_order: Callable[..., Iterator[Any]], tell: Callable[[int, int, int], None]
     ) -> None:
-        """Make a shard, with at most `config.articles` different articles."""
+        """Make a shard, with at most the share of each category in different articles."""
         records = source.records()
-        batches = iter(lambda: list(islice(records, BATCH)), [])
-        cut = partial(_cut_pages, category=self._config.category, lowercase=self._config.lowercase)
-        articles, words, ids = 0, 0, set[str]()
+        lists = iter(lambda: list(islice(records, BATCH)), [])
+        cut = partial(_cut_pages, categories=self._config.categories, lowercase=self._config.lowercase)
+        articles, words, ids, counts = 0, 0, set[str](), Counter[str]()
+
+        def entries() -> Iterator[Article | str | InputError]:
+            for first in lists:
+                full = self._full(counts)  # once a round, or it would depend on how many tasks are under way
+                batches = ((batch, full) for batch in chain([first], islice(lists, ROUND - 1)))
+                yield from chain.from_iterable(in_order(cut, batches))
+
         with replacing(path) as file:
-            for entry in chain.from_iterable(in_order(cut, batches)):
+            for entry in entries():
                 if isinstance(entry, InputError):
                     raise entry
+                if isinstance(entry, Article) and entry.category in self._full(counts):
+                    entry = SURPLUS
                 file.write(json.dumps(entry).encode() + b"\n")
                 if isinstance(entry, Article):
                     articles, words = articles + 1, words + len(entry.text.split())
-                    if self._most < math.inf:  # the ids of a whole dump would fill the memory
+                    # the ids of a whole dump would fill the memory
+                    if self.shares[entry.category] < math.inf and entry.id not in ids:
                         ids.add(entry.id)
+                        counts[entry.category] += 1
                 tell(source.position, articles, words)
-                if len(ids) == self._most:
+                if len(self._full(counts)) == len(self.shares):
                     break
 
     def _take(self, path: Path) -> None:
@@ -269,13 +301,24 @@ class Shards:
                 self.skipped[entry] += 1
             elif (lot := self._lot(entry)) in self.articles:
                 self.skipped["repeated"] += 1
+            elif entry.category in self._full(self.chosen):
+                self.skipped[SURPLUS] += 1
             else:
+                self.chosen[entry.category] += 1
                 self.articles[lot] = len(entry.text.split())
                 self._words += self.articles[lot]
                 self.left_out.update(entry.left_out)
                 self.templates.update(entry.templates)
-            if len(self.articles) == self._most:
+            if self._has_all:
                 break
+
+    def _full(self, counts: Mapping[str, int]) -> frozenset[str]:
+        """Return the categories that have their shares."""
+        return frozenset(name for name, share in self.shares.items() if counts[name] >= share)
+
+    @property
+    def _has_all(self) -> bool:
+        return len(self._full(self.chosen)) == len(self.shares)
 
     def _lot(self, article: Article) -> int:
         return int.from_bytes(hashlib.sha256(f"{self._config.seed} {article.id}".encode()).digest()[:8], "big")

@@ -7,6 +7,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import load_corpus
-from spanlm.data.wikipedia import split_articles
+from spanlm.data.wikipedia import SELECTIONS, split_articles
 from spanlm.errors import InputError
 from tests.data.wikipedia import small
 from tests.data.wikipedia.small import (
@@ -24,6 +25,7 @@ from tests.data.wikipedia.small import (
     build,
     contents,
     dump,
+    json_line,
     json_lines,
     listed,
     made_articles,
@@ -137,6 +139,49 @@ def test_categories_choose(tmp_path: Path, kind: str) -> None:
     chosen = [made.id for made in ARTICLES if made.category in ("Cities", "Novels")]
     assert [row["id"] for row in listed(tmp_path / "out")] == chosen
     assert summary["skipped"] == {"category": len(ARTICLES) - len(chosen)}
+
+
+PLACED = {
+    "People": ("1950 births", "Living people", "340s BC deaths", "People"),
+    "Cities": ("Cities in Utopia", "Port cities and towns in Utopia", "Cities"),
+    "Countries": ("Countries in Europe", "Member states of the United Nations", "Countries"),
+    "Universities": ("Universities and colleges in Utopia", "Public universities in Utopia", "Universities"),
+    "Novels": ("1984 British novels", "Novels by Nobody", "Debut novels", "Novels"),
+    "": ("Films based on British novels", "Sister cities", "Alumni by university", "Foreign relations by country"),
+}
+"""Names of categories as Wikipedia has them, by what Daniluk et al. chose."""
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "xml"])
+def test_a_paper_chooses_the_first_articles_of_each_of_its_categories(tmp_path: Path, kind: str) -> None:
+    names = [name for number in range(3) for placed in PLACED.values() for name in placed[number : number + 1]]
+    names += ["1950 births", "Living people", "Cities in Utopia", "Sister cities"]
+    articles = [replace(made, category=name) for made, name in zip(ARTICLES, names, strict=False)]
+    path = tmp_path / f"x.{kind}"
+    path.write_bytes(json_lines(articles) if kind == "jsonl" else dump(articles))
+    summary = build(path, tmp_path / "out", like="daniluk2017", articles=16)
+    wanted = {"People": 3, "Cities": 3, "Countries": 3, "Universities": 3, "Novels": 4}  # 16 in five shares
+    counts = {name: count["articles"] for name, count in summary["selection"]["categories"].items()}
+    assert counts == {**wanted, "Novels": 3}, "the source has three novels"
+    assert {name: count["wanted"] for name, count in summary["selection"]["categories"].items()} == wanted
+    first = [made.id for made in articles[:18] if made.category not in PLACED[""]]
+    assert [row["id"] for row in listed(tmp_path / "out")] == first
+    assert summary["skipped"] == {"category": 4, "surplus": 3}
+
+
+def test_each_category_of_a_paper_has_its_names() -> None:
+    patterns = SELECTIONS["daniluk2017"].categories
+    for chosen, names in PLACED.items():
+        for name in names:
+            assert [x for x, pattern in patterns.items() if re.search(pattern, name)] == [chosen] * bool(chosen), name
+    assert sum(SELECTIONS["daniluk2017"].shares(None).values()) == 7_500
+
+
+def test_articles_without_categories(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(b"".join(json_line(made, category=None) for made in ARTICLES))
+    with pytest.raises(InputError, match=r"no category 60.* a dump, or JSON lines with the field category"):
+        build(path, tmp_path / "out", like="daniluk2017")
 
 
 def test_the_first_articles_only(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def entry(kind: str, pattern: str, n: int) -> object:
     times = n // 8 if pattern == SPARSE else n
     made = re.sub("‹(.*?)›", lambda found: found[1] * times, pattern, flags=re.S)
     page = Page("1", "T", made, silent=() if kind == "wiki" else None)
-    return cut_page(page, "." if "categor" in pattern else None)
+    return cut_page(page, {"": "."} if "categor" in pattern else {})
 
 
 @pytest.mark.parametrize(("kind", "pattern"), CASES)

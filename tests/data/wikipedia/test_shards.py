@@ -84,14 +84,24 @@ def overlapping(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("options", [{}, {"articles": 30}, {"articles": 24, "category": "People|Novels"}])
-def test_who_makes_the_shards_changes_nothing(overlapping: Path, tmp_path: Path, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("options", "read"),
+    [
+        ({}, 3),
+        ({"articles": 30}, 2),
+        ({"articles": 24, "category": "People|Novels"}, 2),
+        ({"articles": 60, "like": "daniluk2017"}, 3),  # has no universities, so it looks for them to the end
+    ],
+)
+def test_who_makes_the_shards_changes_nothing(
+    overlapping: Path, tmp_path: Path, options: dict[str, Any], read: int
+) -> None:
     summary = build(overlapping, tmp_path / "whole", **options)
     assert options.get("articles") or summary["skipped"] == {"repeated": 10}
     for number in (2, 0, 1):
         source = overlapping / f"{number}.jsonl"
         cut_sources(WikipediaConfig(sources=(source,), out=tmp_path / "out", jobs=1, **options))
-    assert reused(overlapping, tmp_path / "out", **options) == (2 if options else 3)  # which have enough
+    assert reused(overlapping, tmp_path / "out", **options) == read  # which have enough
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
