@@ -36,8 +36,8 @@ def named(field: str) -> str:
 
 
 def told(text: str, name: Callable[[str], str] = str) -> str:
-    """Return a text with marked fields as `name` calls them."""
-    return _MARKED.sub(lambda marked: name(marked[1]), text)
+    """Return a text, or a note, with marked fields as `name` calls them."""
+    return _MARKED.sub(lambda marked: name(marked[1]), getattr(text, "marked", text))
 
 
 class Note(str):

@@ -98,7 +98,7 @@ class SharedText:
         try:
             return blocks_of(len(self.ids), self.documents)
         except InputError as error:
-            raise InputError(f"{self.name}: {error}") from None
+            raise error.within(self.name) from None
 
     def classes(self) -> list[Classes]:
         ways = [] if self.counts is None else [by_frequency(self.ids, self.vocabulary, self.counts)]

@@ -93,7 +93,7 @@ def evaluate(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--format", choices=("kenlm", "srilm"), metavar="kenlm|srilm", help=text)
     text = "of --format srilm: 1 prints each line, too, 2 each word, too (default: 0)"
     parser.add_argument("--debug", rare=True, type=int, choices=(0, 1, 2), help=text)
-    return parser.parse_intermixed_args(arguments)
+    return parser.read(arguments)
 
 
 SCORE = """
@@ -159,7 +159,7 @@ def score(arguments: list[str]) -> argparse.Namespace:
     parser.set_defaults(tune_weights=False, corpus=None, data_dir=None, download=False, over_lines=False)
     parser.add_as_text()
     parser.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
-    options = parser.parse_intermixed_args(arguments)
+    options = parser.read(arguments)
     options.as_text = options.as_text or options.input == "text"
     if options.column is None and (
         table_options := [name for name in ("keep", "line", "document", "order") if vars(options)[name] is not None]
@@ -211,7 +211,7 @@ def pairs(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, metavar="FILE", help=text)
     parser.add_row_options()
     parser.add_argument("--json", action="store_true", help="print the counts as one JSON object")
-    return parser.parse_intermixed_args(arguments)
+    return parser.read(arguments)
 
 
 RESCORE = """
@@ -266,7 +266,7 @@ def rescore(arguments: list[str]) -> argparse.Namespace:
     # a noise word may begin as an option does
     for place in reversed([place for place, word in enumerate(arguments[:-1]) if word == "--leave-out"]):
         arguments = [*arguments[:place], "=".join(arguments[place : place + 2]), *arguments[place + 2 :]]
-    return parser.parse_intermixed_args(arguments)
+    return parser.read(arguments)
 
 
 CLOZE = """
@@ -297,7 +297,7 @@ def cloze(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--strict", action="store_true", help="stop at the first question that cannot be scored")
     add_fields(parser, ClozeOptions, "batch_size", "precision")
     parser.add_argument("--json", action="store_true", help="print the accuracies as one JSON object")
-    return parser.parse_intermixed_args(arguments)
+    return parser.read(arguments)
 
 
 GENERATE = """
@@ -326,7 +326,7 @@ def generate(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--samples", type=int, default=1, metavar="N", help="draw N texts, each under its number")
     add_fields(parser, GenerationOptions)
     parser.add_gate(texts=True)
-    return parser.parse_intermixed_args(arguments)
+    return parser.read(arguments)
 
 
 SERVE = """
@@ -356,7 +356,7 @@ def serve(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--token", nargs="?", const="", metavar="TOKEN", help=text)
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
     parser.add_device()
-    return parser.parse_args(arguments)
+    return parser.read(arguments)
 
 
 COMPARE = """
@@ -410,7 +410,7 @@ def compare(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, metavar="FILE", help=text)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(tune_weights=False, precision="fp32")
-    return parser.parse_intermixed_args(arguments)
+    return parser.read(arguments)
 
 
 CONTEXT = """
@@ -440,7 +440,7 @@ def context(arguments: list[str]) -> argparse.Namespace:
     parser.add_gate()
     parser.add_argument("--out", type=Path, metavar="FILE", help="a figure (.svg, .png, .pdf) or a table (.csv)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    return parser.parse_intermixed_args(arguments)
+    return parser.read(arguments)
 
 
 WORDS = 60
@@ -517,7 +517,7 @@ def attend(arguments: list[str]) -> argparse.Namespace:
         "a page (.html), a figure (.svg, .png, .pdf), data (.csv, .npz, .json) or a table (.md); which: see --help all"
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help=text)
-    return parser.parse_args(arguments)
+    return parser.read(arguments)
 
 
 PLOT = """
@@ -537,4 +537,4 @@ def plot(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--by", choices=units, default="tokens", help="the horizontal axis (default: tokens)")
     text = ".svg, .png or .pdf (default curves.svg)"
     parser.add_argument("--out", type=Path, default=Path("curves.svg"), metavar="FILE", help=text)
-    return parser.parse_intermixed_args(arguments)
+    return parser.read(arguments)

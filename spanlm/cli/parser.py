@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, get_args, get_origin
 
 from spanlm.data.config import SPLITS
-from spanlm.errors import InputError, Note, nearest, require, told
+from spanlm.errors import InputError, nearest, require, told
 from spanlm.jobs import Engine
 from spanlm.options import Precision, kinds
 from spanlm.scoring.options import CacheOptions, State
@@ -70,12 +70,9 @@ class _Help(argparse.Action):
 class VerbParser(argparse.ArgumentParser):
     """A parser whose errors are InputErrors that name the nearest option, with a short and a long help.
 
-    `current` is the parser that was made last, that of the running verb. `elsewhere` gives options of another parser,
-    which errors suggest, too. `more` is a description that `--help all` adds. `library_names` maps fields that the
-    library knows by a prefix to their options.
+    `elsewhere` gives options of another parser, which errors suggest, too. `more` is a description that `--help all`
+    adds. `library_names` maps fields that the library knows by a prefix to their options.
     """
-
-    current: ClassVar[VerbParser | None] = None
 
     def __init__(
         self,
@@ -102,7 +99,10 @@ class VerbParser(argparse.ArgumentParser):
         self.add_argument(
             "-h", "--help", nargs="?", const="", metavar="all", action=help_action, help=meaning, **settings
         )
-        VerbParser.current = self
+
+    def read(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """Return the values of the options, and as `parser` this one, which names the options in errors and notes."""
+        return self.parse_intermixed_args(arguments, argparse.Namespace(parser=self))
 
     def add_argument(self, *names: Any, rare: bool | str = False, **settings: Any) -> argparse.Action:
         """Add an argument; one that is `rare` is in `--help all` alone, in the group of that name."""
@@ -177,12 +177,6 @@ _ADVICE = {
 """Settings that messages of the library advise, and their options."""
 
 
-def in_options(note: str) -> str:
-    """Return a note of the library with the running verb's options in place of fields."""
-    parser = VerbParser.current
-    return note if parser is None or not isinstance(note, Note) else told(note.marked, parser.option_of)
-
-
 class _Threads(argparse.Action):
     """Sets the number of threads of this process as soon as it is read."""
 
@@ -200,7 +194,7 @@ class _Attention(argparse.Action):
     def __call__(self, parser: object, namespace: object, value: Any, option: object = None) -> None:
         from spanlm.models.lesions import require_lesion
 
-        require_lesion(value)
+        require_lesion(value, ATTENTION)
         setattr(namespace, self.dest, value)
 
 

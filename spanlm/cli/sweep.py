@@ -109,7 +109,7 @@ class _Sweep:
         try:
             options = [flat(nested(fields)) for fields in self.sweep.overrides()]
         except InputError as error:
-            raise InputError(f"{file}: {error}") from None
+            raise error.within(file) from None
         configs = [self._checked(base, fields, file) for fields in options]
         values = differences(configs, options)
         self.short = labels(list(dict.fromkeys(name for setting_values in values for name in setting_values)))
@@ -138,7 +138,7 @@ class _Sweep:
                 config = matched(config, budget, size)
             refuse_too_large(config, size)  # rejects impossible models, too
         except InputError as error:
-            raise InputError(f"{file}: {error}") from None
+            raise error.within(file) from None
         return config
 
     # --- runs ---

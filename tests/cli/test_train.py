@@ -194,8 +194,8 @@ def test_the_next_free_folder(tmp_path: Path) -> None:
     ids=str,
 )
 def test_who_gets_the_tour(tiny_run: Path, words: list[str], tour: bool) -> None:
-    own, fields = training_verbs.train([str(tiny_run) if word == "RUN" else word for word in words])
-    train.completed(own, fields)
+    own = training_verbs.train([str(tiny_run) if word == "RUN" else word for word in words])
+    train.completed(own)
     assert own.tour is tour
 
 
