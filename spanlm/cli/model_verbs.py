@@ -493,6 +493,7 @@ def attend(arguments: list[str]) -> argparse.Namespace:
     text = "the folder of a trained run; several with --sentence, --by-lag, --flatness, --by-epoch"
     parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help=text)
     parser.add_device()
+    parser.library_names |= {"start": "--from", "length": "--words"}
     group = parser.add_argument_group("what to read, one of")
     group.add_argument("--text", help="this text")
     group.add_argument("--file", type=Path, help="this file: plain text, or a table")

@@ -71,7 +71,7 @@ class VerbParser(argparse.ArgumentParser):
     """A parser whose errors are InputErrors that name the nearest option, with a short and a long help.
 
     `elsewhere` gives options of another parser, which errors suggest, too. `more` is a description that `--help all`
-    adds. `library_names` maps fields that the library knows by a prefix to their options.
+    adds. `library_names` maps fields of the library to their options.
     """
 
     def __init__(
@@ -138,9 +138,10 @@ class VerbParser(argparse.ArgumentParser):
 
     def option_of(self, field: str) -> str:
         """Return the option that a field of the library, or a setting that it advises, is here; else the field."""
-        action = self._option_string_actions.get(f"--{field.replace('_', '-')}")
-        plain = field if action is None else action.option_strings[-1]
-        return _ADVICE.get(field) or self.library_names.get(field, plain)
+        name, equals, value = field.partition("=")
+        action = self._option_string_actions.get(f"--{name.replace('_', '-')}")
+        option = self.library_names.get(name) or (name if action is None else action.option_strings[-1])
+        return _ADVICE.get(field) or (field if option == name else f"{option} {value}" if equals else option)
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of exiting: `main` prints."""
@@ -170,7 +171,6 @@ _ADVICE = {
     "as_text=True": "--as-text",
     "corpus=…": "--corpus",
     "data.dir": "--data-dir",
-    "oov=flag": "--oov flag",
     "resume=True": "--resume auto",
     "weights=…": "--weights",
 }
@@ -303,8 +303,8 @@ def add_fields(
         option, value = settings.pop("option", f"--{dest.rstrip('_').replace('_', '-')}"), settings.get("default")
         if value not in (None, False) and "default" not in settings["help"]:
             settings["help"] += f" (default {value:g})" if isinstance(value, float) else f" (default {value})"
+        parser.library_names[f"{prefix}.{field.name.rstrip('_')}" if prefix else field.name] = option
         if prefix:
-            parser.library_names[f"{prefix}.{field.name.rstrip('_')}"] = option
             settings |= {"default": None, "required": False}
         parser.add_argument(option, **settings)
 

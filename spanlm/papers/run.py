@@ -79,8 +79,8 @@ class Run:
         plan, ended = self.plan, set[Task]()
         for task in plan.tasks:
             finished(task, plan.text_of(task))
-        for option, folder in (("--runs", plan.request.runs), ("--out", plan.out)):
-            make_folder(folder, option)
+        make_folder(plan.request.runs, "runs")
+        make_folder(plan.out, "out")
         threads = engine.threads(len(plan.tasks))
         for measuring in () if engine.here else (False, True):
             alone = [task for task in plan.tasks if bool(task.models) == measuring and len(task.jobs) == 1]
