@@ -29,6 +29,7 @@ from spanlm.data.synthetic import PREFIX
 from spanlm.errors import InputError, Interrupted, Note, named, require
 from spanlm.models.memories import require_gate
 from spanlm.models.ops.precision import usable
+from spanlm.options import kinds
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.model import Model, require_weights
 from spanlm.scoring.dynamic.statistics import DynamicStatistics
@@ -36,7 +37,7 @@ from spanlm.scoring.dynamic.tuning import TRIALS, DynamicTuning
 from spanlm.scoring.dynamic.update import require_loss
 from spanlm.scoring.excess import Excess
 from spanlm.scoring.ngram.next_word import NgramModel
-from spanlm.scoring.options import DynamicConfig, DynamicOptions
+from spanlm.scoring.options import DynamicConfig, DynamicGrid, DynamicOptions
 from spanlm.scoring.perplexity import Evaluation, padded_perplexity, require_pad
 from spanlm.scoring.stream import Report
 from spanlm.scoring.tally import edge_note, shown
@@ -224,9 +225,9 @@ def choose_dynamic(model: Model, corpus: Corpus, options: argparse.Namespace, re
     statistics = model.dynamic_statistics(segments=settings.statistics, **where)
     if valid is None:
         return DynamicChoice(settings.points[0], statistics, None)
-    tried: dict[str, Any] = {"rates": settings.rate, "decays": settings.decay, "epsilon": settings.points[0].epsilon}
-    reading: dict[str, Any] = {"loss": settings.loss, "state": options.state, "precision": options.precision}
-    tuning = model.tune_dynamic(valid, TUNED_ON, **tried, **reading, statistics=statistics, report=report)
+    grid = {name: getattr(settings, name) for name in kinds(DynamicGrid)}
+    reading: dict[str, Any] = {"state": options.state, "precision": options.precision, "report": report}
+    tuning = model.tune_dynamic(valid, TUNED_ON, **grid, **reading, statistics=statistics)
     return DynamicChoice(tuning.best, statistics, tuning)
 
 

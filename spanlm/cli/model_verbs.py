@@ -81,8 +81,9 @@ def evaluate(arguments: list[str]) -> argparse.Namespace:
     text = "let the weights follow the text, which is read as one stream (Krause et al., 2018); the defaults of η, λ "
     text += "and ε are those published for AWD-LSTM on Penn Treebank: `spanlm presets --json` has those of other models"
     parser.add_argument("--dynamic", action="store_true", help=text)
-    changes: dict[str, Any] = {"rate": {"metavar": "η"}, "decay": {"metavar": "λ"}, "epsilon": {"metavar": "ε"}}
-    changes["tune"] = {"option": "--tune-dynamic", "rare": False}
+    changes: dict[str, Any] = {"epsilon": {"metavar": "ε"}, "tune": {"option": "--tune-dynamic", "rare": False}}
+    changes |= {"rates": {"option": "--dynamic-rate", "metavar": "η"}}
+    changes |= {"decays": {"option": "--dynamic-decay", "metavar": "λ"}}
     add_fields(parser, DynamicOptions, prefix="dynamic", rare="dynamic evaluation", **changes)
     text = "of a model with a span buffer: what the encoder and the buffer are worth alone, and how much it is used"
     parser.add_argument("--parts", rare=True, action="store_true", help=text)

@@ -139,7 +139,7 @@ class VerbParser(argparse.ArgumentParser):
     def option_of(self, field: str) -> str:
         """Return the option that a field of the library, or a setting that it advises, is here; else the field."""
         name, equals, value = field.partition("=")
-        action = self._option_string_actions.get(f"--{name.replace('_', '-')}")
+        action = self._option_string_actions.get(f"--{re.sub('[_.]', '-', name)}")
         option = self.library_names.get(name) or (name if action is None else action.option_strings[-1])
         return _ADVICE.get(field) or (field if option == name else f"{option} {value}" if equals else option)
 
@@ -359,5 +359,6 @@ def add_cache(parser: VerbParser) -> None:
         "window": {"option": "--cache", "dest": "cache", "metavar": "C", "rare": False},
         "tune": {"option": "--tune-cache", "rare": False},
     }
-    symbols = {"theta": {"metavar": "θ"}, "lambda_": {"metavar": "λ"}}
+    symbols = {"thetas": {"option": "--cache-theta", "metavar": "θ"}}
+    symbols["lambdas"] = {"option": "--cache-lambda", "metavar": "λ"}
     add_fields(parser, CacheOptions, prefix="cache", rare="neural cache", **common, **symbols)

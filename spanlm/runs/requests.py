@@ -17,13 +17,11 @@ from spanlm.options import Precision, option, options
 from spanlm.scoring.dynamic.statistics import DynamicStatistics
 from spanlm.scoring.dynamic.tuning import FINALISTS, FIRST_TOKENS
 from spanlm.scoring.options import (
-    EPSILON,
-    LAMBDAS,
-    THETAS,
     CacheConfig,
+    CacheGrid,
     ClozeOptions,
     DynamicConfig,
-    DynamicLoss,
+    DynamicGrid,
     GenerationOptions,
     ScoreOptions,
     State,
@@ -164,25 +162,19 @@ class Windows:
 
 
 @options()
-class TuneCache(OnValid, Windows):
+class TuneCache(OnValid, CacheGrid, Windows):
     """Arguments of `tune_cache`, which tries all combinations of `windows`, `thetas` and `lambdas`.
 
     `over_lines`: if each line is its own context, the cache still carries over from line to line.
     """
 
-    thetas: Sequence[float] = THETAS
-    lambdas: Sequence[float] = LAMBDAS
     over_lines: bool = True
 
 
 @options()
-class TuneDynamic(OnValid):
+class TuneDynamic(OnValid, DynamicGrid):
     """Arguments of `tune_dynamic`."""
 
-    rates: Sequence[float] | None = option("η to try; None: those of the published grid", default=None)
-    decays: Sequence[float] | None = option("λ, likewise", default=None)
-    epsilon: float = option("ε", default=EPSILON)
-    loss: DynamicLoss = option("what the weights learn from", default="likelihood")
     also: Sequence[DynamicConfig] = option("more points", default=())
     first_tokens: int = option("number of tokens that every point reads", default=FIRST_TOKENS)
     finalists: int = option(
