@@ -71,6 +71,12 @@ class SpanlmError(Exception):
         text = ". ".join(filter(None, [self.limit, self.way_out]))
         return told(": ".join(filter(None, [self.place, subject, text])), name)
 
+    def to_json(self) -> dict[str, str]:
+        """Return the error as a line and, if it is about a field, its parts, each as text; empty ones are left out."""
+        value = "" if self.value is ABSENT else as_written(self.value)
+        parts = {"field": self.field, "value": value, "limit": told(self.limit), "way_out": told(self.way_out)}
+        return {"error": str(self), **{name: text for name, text in parts.items() if text and self.limit}}
+
     def within(self, place: object) -> Self:
         """Return the error as one of a file, or of another place, in which the field stands."""
         self.place = ": ".join(filter(None, [str(place), self.place]))
