@@ -181,8 +181,8 @@ class Estimator:
             return token * len(task.jobs) * (tuning + valid + test), 0, 0
         # the trained weights read valid for the search and, as test, for the result; adapting weights read it once for
         # each finalist, one of which is the result
-        points = DynamicGrid(rates=search.rates, decays=search.decays).points
-        grid = [*points, *search.own_point(job.row.preset.dynamic)]
+        tried = DynamicGrid(rates=search.rates, decays=search.decays).points
+        grid = [*tried, *search.own_point(job.row.preset.dynamic)]
         points, first = len(grid), min(search.first_tokens, valid)
         adapted = points * first + (max(min(search.finalists, points), 1) * valid if first < valid else 0) + test
         gathered = min(train, (search.statistics or math.inf) * STREAMS * LENGTH)
