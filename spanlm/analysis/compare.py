@@ -35,6 +35,7 @@ from spanlm.analysis.classes import (
     openings,
     places,
 )
+from spanlm.data.config import Part
 from spanlm.data.corpora import Corpus
 from spanlm.data.tokenizer import written_words
 from spanlm.data.vocabulary import Vocabulary
@@ -240,7 +241,7 @@ def training_counts(model: Model, read: Corpus) -> Counts | None:
 def read_tokens(
     model: Model,
     corpus: Corpus,
-    split: str,
+    split: Part,
     state: State = "auto",
     *,
     name: str = "",

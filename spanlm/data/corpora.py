@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from spanlm.errors import InputError, RunError, named, nearest, require
 from spanlm.store.files import expanded
 
 # the only split of a text that `load_text` loads
-WHOLE = "text"
+WHOLE: Final = "text"
 _SUFFIXES = (".txt", ".txt.gz", ".txt.bz2")
 # names as published: ptb.train.txt, wiki.train.tokens, train.txt.gz; hidden files are no texts
 _NAMED = {

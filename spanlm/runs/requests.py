@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from spanlm.data.cbt import Defect, Question
+from spanlm.data.config import Part
 from spanlm.data.corpora import Corpus
 from spanlm.data.text import Text
 from spanlm.errors import require
@@ -102,7 +103,7 @@ class OnText:
         default=None,
         kw_only=False,
     )
-    split: str = option("train, valid or test; of a file that is taken whole: text", default="test", kw_only=False)
+    split: Part = option("a part of the corpus; of a file that is taken whole: text", default="test", kw_only=False)
     state: State = option(
         "what a word's context is: the whole split (carry), its document, its line; auto: as in training",
         default="auto",
@@ -126,7 +127,7 @@ class InStreams(OnText):
 class OnValid(OnText):
     """A part for choosing settings, never the one to report."""
 
-    split: str = field(default="valid", kw_only=False)
+    split: Part = field(default="valid", kw_only=False)
 
 
 @options()
