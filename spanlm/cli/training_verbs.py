@@ -248,9 +248,23 @@ SHORT = {
 def train(arguments: list[str]) -> argparse.Namespace:
     """Return the verb's own options and, as `fields`, the fields of the configuration that are options, too."""
     ngram = is_ngram(arguments)
-    own, fields = split_fields(arguments, NGRAM_SHORT if ngram else SHORT)
-    parser = ngram_parser() if ngram else train_parser()
+    if ngram:
+        parser, short = Parser("train ngram", NGRAM, threads=False), NGRAM_SHORT
+    else:
+        parser, short = Parser("train", TRAIN, help_action="store"), SHORT
+    own, fields = split_fields(arguments, short)
     parser.set_defaults(ngram=ngram, fields=fields)
+    parser.add_argument(
+        "names", nargs="*", metavar="PRESET|TEXT", help="a row of `spanlm presets`; a file, folder or corpus"
+    )
+    parser.add_argument("--corpus", metavar="NAME|PATH", help="short for --data.corpus")
+    for option, (field, metavar, meaning) in short.items():
+        parser.add_argument(option, metavar=metavar, help=f"{meaning} ({field})")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default: the next free in runs/)")
+    if not ngram:
+        _add_training(parser)
+    parser.add_argument("--print_config", action="store_true", help="print the configuration as YAML and stop")
+    parser.add_as_text()
     options = parser.read(own)
     if not ngram and options.help not in (None, "all"):
         out(f"{parser.help_text(everything=False)}It shows every field of the configuration, too.")
@@ -258,16 +272,9 @@ def train(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
-def train_parser() -> Parser:
-    parser = Parser("train", TRAIN, help_action="store")
+def _add_training(parser: Parser) -> None:
+    """Add what a training is asked that the counting of n-grams is not."""
     parser.elsewhere = _fields_of_runs
-    parser.add_argument(
-        "names", nargs="*", metavar="PRESET|TEXT", help="a row of `spanlm presets`; a file, folder or corpus"
-    )
-    parser.add_argument("--corpus", metavar="NAME|PATH", help="short for --data.corpus")
-    for option, (field, metavar, meaning) in SHORT.items():
-        parser.add_argument(option, metavar=metavar, help=f"{meaning} ({field})")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default: the next free in runs/)")
     text = "auto: go on from the last checkpoint, if any"
     parser.add_argument("--resume", choices=("auto", "never"), default="never", help=text)
     text = "train N runs, of training.seed and the seeds after it, in DIR/seed-1, DIR/seed-2, …"
@@ -276,14 +283,11 @@ def train_parser() -> Parser:
     text += "a one-layer LSTM with n units"
     parser.add_argument("--match-parameters", metavar="LSTMn|NUMBER", help=text)
     parser.add_argument("--config", type=Path, metavar="FILE", help="read the configuration from YAML")
-    parser.add_argument("--print_config", action="store_true", help="print the configuration as YAML and stop")
     text = "write numbers and a generated text to this tracker, too"
     parser.add_argument("--track", rare=True, choices=("tensorboard", "wandb", "trackio"), help=text)
     text = "then test it beside a same-size LSTM, generate lines, draw the attention page (default: of the demo alone)"
     parser.add_argument("--tour", action=argparse.BooleanOptionalAction, help=text)
     parser.add_engine(rare="runs on Ray")
-    parser.add_as_text()
-    return parser
 
 
 def _fields_of_runs() -> list[str]:
@@ -318,18 +322,6 @@ NGRAM_SHORT = {
     "--cache": ("ngram.cache", "C", "mix in a unigram cache of the last C words, its share fitted on the valid part"),
     "--data-dir": ("data.dir", "DIR", "where corpora are (default: $SPANLM_DATA)"),
 }
-
-
-def ngram_parser() -> Parser:
-    parser = Parser("train ngram", NGRAM, threads=False)
-    parser.add_argument("names", nargs="*", metavar="ngram|PRESET|TEXT", help="a preset; a file, folder or corpus")
-    parser.add_argument("--corpus", metavar="NAME|PATH", help="short for --data.corpus")
-    for option, (field, metavar, meaning) in NGRAM_SHORT.items():
-        parser.add_argument(option, metavar=metavar, help=f"{meaning} ({field})")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default: the next free in runs/)")
-    parser.add_argument("--print_config", action="store_true", help="print the configuration as YAML and stop")
-    parser.add_as_text()
-    return parser
 
 
 def split_fields(arguments: list[str], short: Mapping[str, tuple[str, str, str]]) -> tuple[list[str], Fields]:

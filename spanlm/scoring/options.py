@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import product
 from typing import Any, Literal, get_args
 
@@ -17,7 +17,6 @@ from spanlm.options import (
     Limit,
     Precision,
     at_least,
-    kinds,
     option,
     options,
 )
@@ -290,10 +289,10 @@ class DynamicOptions(DynamicGrid):
     @property
     def points(self) -> list[DynamicConfig]:
         """The points to try; a single one without `tune`."""
+        if self.tune or None not in (self.rates, self.decays):
+            return super().points
         usual = DynamicConfig()
-        only = {} if self.tune else {"rates": self.rates or [usual.rate], "decays": self.decays or [usual.decay]}
-        grid = {name: getattr(self, name) for name in kinds(DynamicGrid)} | only
-        return DynamicGrid(**grid).points
+        return replace(self, rates=self.rates or [usual.rate], decays=self.decays or [usual.decay]).points
 
 
 LENGTHS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200)
