@@ -29,7 +29,7 @@ from spanlm.data.config import BUILT, SPLITS
 from spanlm.data.vocabulary import UNK, Vocabulary
 from spanlm.data.wikipedia.shards import Progress, Shards, versions
 from spanlm.data.wikipedia.sources import Source, digest_of, find_sources
-from spanlm.errors import InputError, RunError
+from spanlm.errors import InputError, RunError, named
 from spanlm.jobs import Engine
 from spanlm.options import at_least, option, options
 from spanlm.store.files import UNFINISHED, expanded, hold, make_folder, remove_unfinished, replacing, sync_folder
@@ -155,7 +155,7 @@ def _too_few(sources: Sequence[Source], shards: Shards) -> InputError:
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(shards.skipped.items())) or "nothing"
     return InputError(
         f"{', '.join(str(source.path) for source in sources[:3])}: {len(shards.articles) or 'no'} article(s) in it "
-        f"(skipped: {reasons}), where train, valid and test need three; give another --source"
+        f"(skipped: {reasons}), where train, valid and test need three; give more {named('sources')}"
     )
 
 
@@ -191,7 +191,7 @@ def _write(config: WikipediaConfig, shards: Shards, folder: Path) -> dict[str, A
             "vocabulary",
             config.vocabulary,
             f"the training part has only {len(counts):,} different words, {every:,} with <unk> and <eos>",
-            f"Give --vocabulary {every} for all of them, or fewer",
+            f"Give {named(f'vocabulary={every}')} for all of them, or fewer",
         )
     vocabulary = Vocabulary.from_counts(counts, max_size=config.vocabulary)
     known = frozenset(vocabulary.words)
