@@ -36,8 +36,8 @@ def named(field: str) -> str:
 
 
 def told(text: str, name: Callable[[str], str] = str) -> str:
-    """Return a text with marked fields as `name` calls them."""
-    return _MARKED.sub(lambda marked: name(marked[1]), text)
+    """Return a text, or a note, with marked fields as `name` calls them."""
+    return _MARKED.sub(lambda marked: name(marked[1]), getattr(text, "marked", text))
 
 
 class Note(str):
@@ -70,6 +70,12 @@ class SpanlmError(Exception):
         subject += "" if self.value is ABSENT else f"={as_written(self.value)}"
         text = ". ".join(filter(None, [self.limit, self.way_out]))
         return told(": ".join(filter(None, [self.place, subject, text])), name)
+
+    def to_json(self) -> dict[str, str]:
+        """Return the error as a line and, if it is about a field, its parts, each as text; empty ones are left out."""
+        value = "" if self.value is ABSENT else as_written(self.value)
+        parts = {"field": self.field, "value": value, "limit": told(self.limit), "way_out": told(self.way_out)}
+        return {"error": str(self), **{name: text for name, text in parts.items() if text and self.limit}}
 
     def within(self, place: object) -> Self:
         """Return the error as one of a file, or of another place, in which the field stands."""

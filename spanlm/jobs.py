@@ -23,7 +23,7 @@ from tempfile import NamedTemporaryFile
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from spanlm.errors import IN_USE, InputError, installation, require
+from spanlm.errors import IN_USE, InputError, installation, named, require
 from spanlm.options import at_least, option, options
 from spanlm.store.signals import PARENT, stop_request
 
@@ -52,7 +52,7 @@ class Engine:
         "run on Ray: ray starts it here; ray:ADDRESS connects to a cluster (ray:auto: the one that runs here)",
         default=None,
     )
-    gpus_per_run: float = option("with --on, Ray's GPUs for each run; with 0.25 four runs share one", default=0.0)
+    gpus_per_run: float = option("Ray's GPUs for each run; with 0.25 four runs share one", default=0.0)
 
     def __post_init__(self) -> None:
         known = self.on is None or re.fullmatch(r"ray(:.+)?", self.on) is not None
@@ -60,7 +60,8 @@ class Engine:
         gpus = self.gpus_per_run
         require(gpus >= 0 and (gpus <= 1 or gpus.is_integer()), "gpus_per_run", gpus, "0 to 1, or a whole number")
         if gpus and self.on is None:
-            raise InputError("gpus_per_run", f"{gpus:g}", "needs --on ray; otherwise all runs share the one GPU")
+            limit = f"needs {named('on=ray')}; otherwise all runs share the one GPU"
+            raise InputError("gpus_per_run", f"{gpus:g}", limit)
 
     @property
     def here(self) -> bool:
@@ -171,7 +172,8 @@ class Engine:
         try:
             import ray
         except ImportError:
-            raise InputError("on", self.on, f"there is no Ray here: {installation('ray')}; or use --jobs") from None
+            limit = f"there is no Ray here: {installation('ray')}; or use {named('jobs')}"
+            raise InputError("on", self.on, limit) from None
         address = (self.on or "").partition(":")[2] or "local"
         options: dict[str, Any] = {"address": address}
         if address == "local":
@@ -187,7 +189,8 @@ class Engine:
             most = max(machine.get(kind, 0) for machine in machines)
             if wanted > most:
                 ray.shutdown()
-                way = "Take fewer --threads or more --jobs" if kind == "CPU" else "Take less, or leave it out"
+                fewer = f"Take fewer {named('threads')} or more {named('jobs')}"
+                way = fewer if kind == "CPU" else "Take less, or leave it out"
                 limit = f"at most {most:g}: a run needs {wanted:g} {kind} of one machine of Ray. {way}"
                 require(False, field, getattr(self, field), limit)
         return ray

@@ -15,7 +15,7 @@ from operator import index
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
 
-from spanlm.errors import InputError, as_written, nearest, require
+from spanlm.errors import InputError, as_written, nearest, require, told
 
 Precision = Literal["fp32", "bf16"]
 """Of matrix products."""
@@ -122,7 +122,7 @@ def with_meanings(record: type[Group]) -> type[Group]:
 def meanings(record: Any) -> dict[str, str]:
     """Return what each field means: the help of an option, or the text in `Annotated[type, text]`."""
     if helps := {member.name: member.metadata["help"] for member in fields(record) if "help" in member.metadata}:
-        return helps
+        return {name: told(help) for name, help in helps.items()}
     hints = get_type_hints(record, include_extras=True)
     return {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
 

@@ -43,7 +43,7 @@ def _table(header: list[str], rows: list[list[nodes.Node]], widths: list[int]) -
 class Verbs(SphinxDirective):
     """A section a verb: what `spanlm VERB --help all` prints."""
 
-    more: ClassVar = {"train": ["train ngram"], "data": ["data wikipedia"]}
+    more: ClassVar = {"train": ["train ngram"]}
 
     def run(self) -> list[nodes.Node]:
         """Ask every verb."""

@@ -13,7 +13,7 @@ from spanlm.analysis.flatness import Flatness, FlatnessAccumulator
 from spanlm.analysis.lags import LagAccumulator, LagProfile
 from spanlm.data.batching import Batcher
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError, named, require
 from spanlm.models.interfaces import NextWordModel
 from spanlm.scoring.attention import Place, attention_of
 from spanlm.scoring.protocol import STANDARD
@@ -42,21 +42,20 @@ def excerpt(
     Raises:
         InputError: there is no such document or token, or `length` is below 1.
     """
-    require(length >= 1, "--words", length, "at least 1")
+    require(length >= 1, "length", length, "at least 1")
     tokens, name = corpus.splits[split], f"{corpus.name} {split}"
     bounds = [*tokens.documents.tolist(), len(tokens)]
     first, end, count = 0, len(tokens), len(tokens.documents)
     if document is not None:
         if count == 1 and document != 1:
-            raise InputError(
-                f"--document={document}: {name} is not cut into documents; --from TOKEN takes a place from 1 to {end:,}"
-            )
-        require(1 <= document <= count, "--document", document, f"from 1 to {count:,}, the documents of {name}")
+            limit = f"{name} is not cut into documents; {named('start=TOKEN')} takes a place from 1 to {end:,}"
+            raise InputError("document", document, limit)
+        require(1 <= document <= count, "document", document, f"from 1 to {count:,}, the documents of {name}")
         first, end = bounds[document - 1 : document + 1]
         name = f"{name}, document {document:,} of {count:,}"
     at = 0
     if start is not None:
-        require(1 <= start <= end - first, "--from", start, f"from 1 to {end - first:,}, the tokens of {name}")
+        require(1 <= start <= end - first, "start", start, f"from 1 to {end - first:,}, the tokens of {name}")
         line_ends = np.flatnonzero(tokens.ids[first : first + start - 1] == corpus.vocabulary.eos_id)
         at = int(line_ends[-1]) + 1 if len(line_ends) else 0
     ids = tokens.ids[first + at : min(first + at + length, end)].tolist()

@@ -35,10 +35,11 @@ from spanlm.analysis.classes import (
     openings,
     places,
 )
+from spanlm.data.config import Part
 from spanlm.data.corpora import Corpus
 from spanlm.data.tokenizer import written_words
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import InputError, SpanlmError
+from spanlm.errors import InputError, SpanlmError, named
 from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.ensemble import refuse_other_words
 from spanlm.runs.model import Model, TrainedModel
@@ -98,7 +99,7 @@ class SharedText:
         try:
             return blocks_of(len(self.ids), self.documents)
         except InputError as error:
-            raise InputError(f"{self.name}: {error}") from None
+            raise error.within(self.name) from None
 
     def classes(self) -> list[Classes]:
         ways = [] if self.counts is None else [by_frequency(self.ids, self.vocabulary, self.counts)]
@@ -240,7 +241,7 @@ def training_counts(model: Model, read: Corpus) -> Counts | None:
 def read_tokens(
     model: Model,
     corpus: Corpus,
-    split: str,
+    split: Part,
     state: State = "auto",
     *,
     name: str = "",
@@ -297,10 +298,11 @@ def text_blocks(
 
 def refuse_other_text(baseline: Model, model: Model) -> None:
     """Refuse a model whose vocabulary is not the baseline's."""
+    common = named("words=common")
     if not model.predicts_words:
-        why = "predicts any word. Add --words common to compare it at the words that the baseline knows."
+        why = f"predicts any word. Add {common} to compare it at the words that the baseline knows."
         raise InputError(f"{model.folder}: {why}")
-    refuse_other_words(baseline, model, "Add --words common to compare them on the words that both know.")
+    refuse_other_words(baseline, model, f"Add {common} to compare them on the words that both know.")
 
 
 def shared_with(
@@ -315,7 +317,7 @@ def shared_with(
     if context != text.context:
         # a model of Hugging Face's knows no documents
         words = all(side.predicts_words for side in (baseline, model))
-        ways = [f"--state {way}" for way in (text.context, context) if words or way != "document"]
+        ways = [named(f"state={way}") for way in (text.context, context) if words or way != "document"]
         raise InputError(
             f"{baseline.folder} and {model.folder}: a word's context is {text.context} to one and {context} to the "
             f"other. Name one for both by {' or '.join(ways)}."

@@ -182,7 +182,7 @@ def _models(options: argparse.Namespace, most: float = math.inf) -> dict[str, Tr
         try:
             span = attention.check_attends(model.model).stride
         except InputError as error:
-            raise InputError(f"{model.folder}: {error}") from None
+            raise error.within(model.folder) from None
         if span > most:
             raise InputError(
                 f"--sentence: shows the weights of words, and {model.folder} looks at spans of {span}; "

@@ -50,11 +50,12 @@ def cache_notes(cache: CacheConfig | None) -> list[str]:
     return ["with λ 1 a word that is not in the cache has probability 0"] if alone else []
 
 
-def cache_rows(result: Evaluation, tuning: CacheTuning | None) -> Rows:
+def cache_rows(result: Evaluation, tuning: CacheTuning | None, options: argparse.Namespace) -> Rows:
     if result.without_cache is None:
         return []
     rows = [("without cache", both_counts(result.without_cache))]
     if tuning is not None:
         best = tuning.best
-        rows += tuned_rows(result, tuning, f"θ {best.theta:g}, λ {best.lambda_:g} of {len(tuning.grid)} pairs")
+        chosen = f"θ {best.theta:g}, λ {best.lambda_:g} of {len(tuning.grid)} pairs"
+        rows += tuned_rows(result, tuning, chosen, options.parser.option_of)
     return rows

@@ -2,64 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
 import time
 from pathlib import Path
 from typing import Any
 
-from spanlm.cli.parser import VerbParser, add_fields, field_values
+from spanlm.cli.parser import field_values
 from spanlm.cli.render import Progress, eta, out, table
-from spanlm.data.config import CORPORA
 from spanlm.data.wikipedia import WikipediaConfig, build_corpus, cut_sources
 from spanlm.data.wikipedia.shards import Progress as Step
-from spanlm.errors import InputError, Interrupted, nearest
+from spanlm.errors import Interrupted
 from spanlm.store.signals import StopRequest, stop_request
 
-_OVERVIEW = f"""usage: spanlm data CORPUS [OPTIONS]
-
-Make a corpus that models train on: a folder with train.txt, valid.txt and
-test.txt.
-
-corpora:
-  wikipedia  articles of Wikipedia, prepared as in Daniluk et al. (2017)
-
-  spanlm data wikipedia --source enwiki.xml.bz2 --like daniluk2017 --out daniluk
-
-`spanlm data CORPUS --help` explains one. Nothing is downloaded. Published
-corpora need no making: {", ".join(CORPORA)} (`spanlm train demo --corpus ptb`)."""
-
 _KEPT = "; sources that were read to their ends are kept. Go on with the same command"
-_DESCRIPTION = """
-Make a corpus of Wikipedia articles as Daniluk et al. (2017) describe theirs. Whole articles go to train, valid and
-test, 22.5 to 1.2 to 1.2 by words. They are cut into sentences and words (Penn Treebank conventions, case kept); numbers
-become N, words outside the vocabulary <unk>, and a blank line follows every article.
-
-  spanlm data wikipedia --source wiki/ --out wiki-corpus
-  spanlm data wikipedia --source enwiki.xml.bz2 --like daniluk2017 --out daniluk
-  spanlm data wikipedia --source enwiki.xml.bz2 --category births --out people
-  spanlm train daniluk2017/kvp-w5 --corpus wiki-corpus \\
-      --data.documents blank-line
-
---like daniluk2017 takes the first articles on people, cities, countries, universities and novels, 1,500 of each: the
-paper has 7,500 articles of these five categories, and gives no shares. A category that the sources lack stays smaller,
-and the counts are printed. WikiExtractor leaves categories out: give a dump, or add the field category. --articles N
-takes N in place of 7,500.
-
-The same command continues a stopped build: finished sources are kept, and the interrupted source starts again. The
-corpus appears when it is complete, with its counts, options and sources in DIR/corpus.json and its articles in
-DIR/articles.tsv. Making a corpus needs the extra wiki.
-"""
 
 
-def run(arguments: list[str]) -> None:
-    """Make a corpus."""
-    if not arguments or arguments[0] in ("-h", "--help"):
-        out(_OVERVIEW)
-        return
-    corpus, *rest = arguments
-    if corpus != "wikipedia":
-        raise InputError(f"data {corpus}: no corpus that can be made.{nearest(corpus, ['wikipedia'])}")
-    options = _wikipedia_parser().parse_args(rest)
+def run(options: argparse.Namespace) -> None:
     config = field_values(options, WikipediaConfig, sources=tuple(options.sources))
     began = time.monotonic()
     try:
@@ -72,16 +31,6 @@ def run(arguments: list[str]) -> None:
     except Interrupted as end:
         raise Interrupted(str(end).partition(";")[0] + _KEPT, end.signal_number) from None
     _show(summary, config.out, time.monotonic() - began)
-
-
-def _wikipedia_parser() -> VerbParser:
-    parser = VerbParser("data wikipedia", _DESCRIPTION)
-    changes: dict[str, Any] = {"sources": {"option": "--source", "metavar": "PATH"}, "out": {"metavar": "DIR"}}
-    changes |= {"category": {"metavar": "REGEX"}, "on": {"metavar": "ray[:ADDRESS]"}}
-    add_fields(parser, WikipediaConfig, **changes)
-    text = "only cut the sources into words, as each task of --on does"
-    parser.add_argument("--cut-only", action="store_true", rare=True, help=text)
-    return parser
 
 
 class _Report:

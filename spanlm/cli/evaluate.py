@@ -29,6 +29,7 @@ from spanlm.data.synthetic import PREFIX
 from spanlm.errors import InputError, Interrupted, Note, named, require
 from spanlm.models.memories import require_gate
 from spanlm.models.ops.precision import usable
+from spanlm.options import kinds
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.model import Model, require_weights
 from spanlm.scoring.dynamic.statistics import DynamicStatistics
@@ -36,7 +37,7 @@ from spanlm.scoring.dynamic.tuning import TRIALS, DynamicTuning
 from spanlm.scoring.dynamic.update import require_loss
 from spanlm.scoring.excess import Excess
 from spanlm.scoring.ngram.next_word import NgramModel
-from spanlm.scoring.options import DynamicConfig, DynamicOptions
+from spanlm.scoring.options import DynamicConfig, DynamicGrid, DynamicOptions
 from spanlm.scoring.perplexity import Evaluation, padded_perplexity, require_pad
 from spanlm.scoring.stream import Report
 from spanlm.scoring.tally import edge_note, shown
@@ -155,7 +156,8 @@ def _evaluate(model: Model, corpus: Corpus, options: argparse.Namespace) -> None
             fields["without_cache"] |= members_fields(model, several)
         out_json(fields)
         return
-    rows = [*_padded_rows(model, result, options), *cache_rows(result, tuning), *dynamic_rows(result, adapted)]
+    rows = [*_padded_rows(model, result, options), *cache_rows(result, tuning, options)]
+    rows += dynamic_rows(result, adapted, options)
     print_evaluation(model, result, notes, rows + (parts_rows(result) if options.parts else []))
     if law := _excess(model, corpus, options):
         print_excess(law)
@@ -223,9 +225,9 @@ def choose_dynamic(model: Model, corpus: Corpus, options: argparse.Namespace, re
     statistics = model.dynamic_statistics(segments=settings.statistics, **where)
     if valid is None:
         return DynamicChoice(settings.points[0], statistics, None)
-    tried: dict[str, Any] = {"rates": settings.rate, "decays": settings.decay, "epsilon": settings.points[0].epsilon}
-    reading: dict[str, Any] = {"loss": settings.loss, "state": options.state, "precision": options.precision}
-    tuning = model.tune_dynamic(valid, TUNED_ON, **tried, **reading, statistics=statistics, report=report)
+    grid = {name: getattr(settings, name) for name in kinds(DynamicGrid)}
+    reading: dict[str, Any] = {"state": options.state, "precision": options.precision, "report": report}
+    tuning = model.tune_dynamic(valid, TUNED_ON, **grid, **reading, statistics=statistics)
     return DynamicChoice(tuning.best, statistics, tuning)
 
 
@@ -241,7 +243,9 @@ def dynamic_fields(choice: DynamicChoice | None) -> dict[str, Any]:
     return fields if choice.tuning is None else {**fields, "tuning": choice.tuning.to_json()}
 
 
-def dynamic_rows(result: Evaluation, choice: DynamicChoice | None) -> list[tuple[str, str]]:
+def dynamic_rows(
+    result: Evaluation, choice: DynamicChoice | None, options: argparse.Namespace
+) -> list[tuple[str, str]]:
     if choice is None or result.without_dynamic is None:
         return []
     rows = [
@@ -253,7 +257,8 @@ def dynamic_rows(result: Evaluation, choice: DynamicChoice | None) -> list[tuple
     tuning = replace(choice.tuning, notes=[_with_options(note, choice.tuning) for note in choice.tuning.notes])
     whole, points = sum(point.whole for point in tuning.grid), len(tuning.grid)
     full = "" if whole == points else f", {whole} of them on all of it"
-    rows += tuned_rows(result, tuning, f"η {tuning.best.rate:.3g}, λ {tuning.best.decay:.3g} of {points} pairs{full}")
+    chosen = f"η {tuning.best.rate:.3g}, λ {tuning.best.decay:.3g} of {points} pairs{full}"
+    rows += tuned_rows(result, tuning, chosen, options.parser.option_of)
     if count := tuning.read_before:
         trials = "1 trial was" if count == 1 else f"{count} trials were"
         rows.append(("resumed", f"{trials} read from {TRIALS} in the run's folder"))
@@ -264,9 +269,9 @@ def _with_options(note: str, tuning: DynamicTuning) -> str:
     """Suggest values beyond the grid in a note that the best value is at its edge."""
     for name, most in (("rate", math.inf), ("decay", 1.0)):
         best, tried = getattr(tuning.best, name), [getattr(point, name) for point in tuning.grid]
-        if note == edge_note(f"dynamic.{name}", best, tried):
+        if note == (edge := edge_note(f"dynamic.{name}", best, tried)):
             beyond = [best * factor for factor in ((1, 2, 4) if best == max(tried) else (1, 0.5, 0.25))]
             values = [f"{value:.3g}" for value in beyond if value <= most]
             more = f" Try {named(f'dynamic.{name}')} {' '.join(values)}" if len(values) > 1 else ""
-            return Note(f"{named(f'dynamic.{name}')}{note.removeprefix(f'dynamic.{name}')}{more}")
+            return Note(f"{edge.marked}{more}")
     return note

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from spanlm.cli.options import TUNED_ON, run_names
-from spanlm.cli.parser import in_options
 from spanlm.cli.render import grid, out, paragraph, table
 from spanlm.data.corpora import shown_name
+from spanlm.errors import told
 from spanlm.models.counting import count_parameters
 from spanlm.models.lesions import described_lesion
 from spanlm.runs.ensemble import TrainedEnsemble
@@ -164,12 +164,14 @@ def both_counts(result: Evaluation) -> str:
     return f"{shown(result.perplexity)}{count}"
 
 
-def tuned_rows(result: Evaluation, tuning: CacheTuning | DynamicTuning, chosen: str) -> Rows:
-    """Return rows on a search: its text, the `chosen` values, the perplexity there, and notes."""
+def tuned_rows(
+    result: Evaluation, tuning: CacheTuning | DynamicTuning, chosen: str, option_of: Callable[[str], str]
+) -> Rows:
+    """Return rows on a search: its text, the `chosen` values, the perplexity there, and notes, with options' names."""
     same = tuning.text == f"{result.corpus} {result.split}"
     text = f"{tuning.text}{', the text shown here, too, so this is optimistic' if same else ''}"
     numbers = f"{shown(tuning.perplexity)} there, {shown(tuning.plain)} without"
-    return [("tuned on", f"{text}: {chosen}; {numbers}"), *(("", in_options(note)) for note in tuning.notes)]
+    return [("tuned on", f"{text}: {chosen}; {numbers}"), *(("", told(note, option_of)) for note in tuning.notes)]
 
 
 def weights_rows(result: Evaluation, tuned: TunedWeights | None) -> Rows:

@@ -21,6 +21,9 @@ from spanlm.training.run import ended, words_of
 from spanlm.training.setup import refuse_too_large
 from spanlm.training.sweep import refuse_begun, seeded
 
+LOGS = ".logs"
+"""Folder of what runs print."""
+
 
 def family_members(folder: Path) -> list[Path]:
     """Return the folders of a family's runs that have begun, by seed.
@@ -78,8 +81,8 @@ def train_family(
 
 
 def beside(folder: Path, suffix: str) -> Path:
-    """Return a file of a run in `logs`, beside its folder, so that `seed-*` matches runs alone."""
-    return folder.parent / "logs" / f"{folder.name}{suffix}"
+    """Return a file of a run in `LOGS`, beside its folder, so that `*` matches runs alone."""
+    return folder.parent / LOGS / f"{folder.name}{suffix}"
 
 
 def best(at: Position) -> str:
@@ -103,15 +106,15 @@ def train_side_by_side(
         RunError: some runs failed; the others have ended.
         Interrupted: see `Engine.run`.
     """
-    make_folder(root, "--out")
+    make_folder(root, "out")
     left, of = [folder for folder in folders if ended(folder) is None], len(folders)
     done = f"; {of - len(left)} finished before" * (len(left) < of)
-    out(f"{several(of, 'run')} in {root}; what each prints is in logs/ beside its folder{done}")
+    out(f"{several(of, 'run')} in {root}; what each prints is in {LOGS}/ beside its folder{done}")
     threads = engine.threads(of)
     commands = {folder: of_spanlm(words(folder), threads) for folder in left}
     begun, failed = set[Path](), dict[Path, str]()
     for folder in commands:
-        make_folder(beside(folder, ".log").parent, "--out")
+        make_folder(beside(folder, ".log").parent, "out")
 
     def heard(folder: Path, line: str) -> None:
         is_event = line.endswith((PASSED_OVER, STARTED_AGAIN))

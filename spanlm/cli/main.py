@@ -11,6 +11,7 @@ from spanlm.cli import stop_at_once
 stop_at_once(loading=True)  # from here on Ctrl-C prints one line
 
 # ruff: noqa: E402 -- the handler must be set before any other import
+import argparse
 import importlib
 import io
 import logging
@@ -21,7 +22,6 @@ import sys
 from typing import Any, TextIO
 
 from spanlm import __version__
-from spanlm.cli.parser import VerbParser
 from spanlm.errors import InputError, SpanlmError, nearest
 from spanlm.store.plain import visible
 from spanlm.store.signals import follow_parent
@@ -77,14 +77,12 @@ def main(arguments: list[str] | None = None) -> int:
     for logger in (logging.getLogger("spanlm"), logging.lastResort):
         logger.setLevel(logging.INFO)  # type: ignore[union-attr]  # show notes that Python users do not see
     print_plainly()
-    VerbParser.current = None
     try:
         status = _dispatch(arguments)
         sys.stdout.flush()  # flush here, where a broken pipe is handled
         return status
     except SpanlmError as error:
-        message = error.told(str if VerbParser.current is None else VerbParser.current.option_of)
-        return _failed(" ".join(message.split()), error.exit_status)
+        return _failed(str(error), error.exit_status)
     except KeyboardInterrupt:
         stop_at_once(loading=True)  # for a second Ctrl-C
         return _failed("stopped", 128 + signal.SIGINT)
@@ -108,7 +106,7 @@ _NO_MEMORY = re.compile("allocat|could not create a primitive|bad_alloc|start ne
 
 
 def _failed(message: str, status: int) -> int:
-    print(f"spanlm: {message}", file=sys.stderr)
+    print(f"spanlm: {' '.join(message.split())}", file=sys.stderr)
     return status
 
 
@@ -164,10 +162,13 @@ def _dispatch(arguments: list[str]) -> int:
 
     try:
         # parse before the import of torch: help and wrong options do not need it
-        parsed = next((vars(verbs)[verb](rest) for verbs in (model_verbs, training_verbs) if verb in vars(verbs)), rest)
-        module = importlib.import_module(f"spanlm.cli.{verb}")
-        stop_at_once(loading=False)
-        module.run(parsed)
+        options: argparse.Namespace = (vars(model_verbs) | vars(training_verbs))[verb](rest)
     except SystemExit as stop:  # the parser has printed help
         return int(stop.code or 0)
+    module = importlib.import_module(f"spanlm.cli.{verb}")
+    stop_at_once(loading=False)
+    try:
+        module.run(options)
+    except SpanlmError as error:
+        return _failed(error.told(options.parser.option_of), error.exit_status)
     return 0

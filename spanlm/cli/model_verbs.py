@@ -81,8 +81,9 @@ def evaluate(arguments: list[str]) -> argparse.Namespace:
     text = "let the weights follow the text, which is read as one stream (Krause et al., 2018); the defaults of η, λ "
     text += "and ε are those published for AWD-LSTM on Penn Treebank: `spanlm presets --json` has those of other models"
     parser.add_argument("--dynamic", action="store_true", help=text)
-    changes: dict[str, Any] = {"rate": {"metavar": "η"}, "decay": {"metavar": "λ"}, "epsilon": {"metavar": "ε"}}
-    changes["tune"] = {"option": "--tune-dynamic", "rare": False}
+    changes: dict[str, Any] = {"epsilon": {"metavar": "ε"}, "tune": {"option": "--tune-dynamic", "rare": False}}
+    changes |= {"rates": {"option": "--dynamic-rate", "metavar": "η"}}
+    changes |= {"decays": {"option": "--dynamic-decay", "metavar": "λ"}}
     add_fields(parser, DynamicOptions, prefix="dynamic", rare="dynamic evaluation", **changes)
     text = "of a model with a span buffer: what the encoder and the buffer are worth alone, and how much it is used"
     parser.add_argument("--parts", rare=True, action="store_true", help=text)
@@ -93,7 +94,7 @@ def evaluate(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--format", choices=("kenlm", "srilm"), metavar="kenlm|srilm", help=text)
     text = "of --format srilm: 1 prints each line, too, 2 each word, too (default: 0)"
     parser.add_argument("--debug", rare=True, type=int, choices=(0, 1, 2), help=text)
-    return parser.parse_intermixed_args(arguments)
+    return parser.read(arguments)
 
 
 SCORE = """
@@ -159,7 +160,7 @@ def score(arguments: list[str]) -> argparse.Namespace:
     parser.set_defaults(tune_weights=False, corpus=None, data_dir=None, download=False, over_lines=False)
     parser.add_as_text()
     parser.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
-    options = parser.parse_intermixed_args(arguments)
+    options = parser.read(arguments)
     options.as_text = options.as_text or options.input == "text"
     if options.column is None and (
         table_options := [name for name in ("keep", "line", "document", "order") if vars(options)[name] is not None]
@@ -211,7 +212,7 @@ def pairs(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, metavar="FILE", help=text)
     parser.add_row_options()
     parser.add_argument("--json", action="store_true", help="print the counts as one JSON object")
-    return parser.parse_intermixed_args(arguments)
+    return parser.read(arguments)
 
 
 RESCORE = """
@@ -266,7 +267,7 @@ def rescore(arguments: list[str]) -> argparse.Namespace:
     # a noise word may begin as an option does
     for place in reversed([place for place, word in enumerate(arguments[:-1]) if word == "--leave-out"]):
         arguments = [*arguments[:place], "=".join(arguments[place : place + 2]), *arguments[place + 2 :]]
-    return parser.parse_intermixed_args(arguments)
+    return parser.read(arguments)
 
 
 CLOZE = """
@@ -297,7 +298,7 @@ def cloze(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--strict", action="store_true", help="stop at the first question that cannot be scored")
     add_fields(parser, ClozeOptions, "batch_size", "precision")
     parser.add_argument("--json", action="store_true", help="print the accuracies as one JSON object")
-    return parser.parse_intermixed_args(arguments)
+    return parser.read(arguments)
 
 
 GENERATE = """
@@ -326,7 +327,7 @@ def generate(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--samples", type=int, default=1, metavar="N", help="draw N texts, each under its number")
     add_fields(parser, GenerationOptions)
     parser.add_gate(texts=True)
-    return parser.parse_intermixed_args(arguments)
+    return parser.read(arguments)
 
 
 SERVE = """
@@ -356,7 +357,7 @@ def serve(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--token", nargs="?", const="", metavar="TOKEN", help=text)
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
     parser.add_device()
-    return parser.parse_args(arguments)
+    return parser.read(arguments)
 
 
 COMPARE = """
@@ -423,7 +424,7 @@ def compare(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, metavar="FILE", help=text)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(tune_weights=False, precision="fp32")
-    return parser.parse_intermixed_args(arguments)
+    return parser.read(arguments)
 
 
 CONTEXT = """
@@ -453,7 +454,7 @@ def context(arguments: list[str]) -> argparse.Namespace:
     parser.add_gate()
     parser.add_argument("--out", type=Path, metavar="FILE", help="a figure (.svg, .png, .pdf) or a table (.csv)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    return parser.parse_intermixed_args(arguments)
+    return parser.read(arguments)
 
 
 WORDS = 60
@@ -506,6 +507,7 @@ def attend(arguments: list[str]) -> argparse.Namespace:
     text = "the folder of a trained run; several with --sentence, --by-lag, --flatness, --by-epoch"
     parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help=text)
     parser.add_device()
+    parser.library_names |= {"start": "--from", "length": "--words"}
     group = parser.add_argument_group("what to read, one of")
     group.add_argument("--text", help="this text")
     group.add_argument("--file", type=Path, help="this file: plain text, or a table")
@@ -530,7 +532,7 @@ def attend(arguments: list[str]) -> argparse.Namespace:
         "a page (.html), a figure (.svg, .png, .pdf), data (.csv, .npz, .json) or a table (.md); which: see --help all"
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help=text)
-    return parser.parse_args(arguments)
+    return parser.read(arguments)
 
 
 PLOT = """
@@ -550,4 +552,4 @@ def plot(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--by", choices=units, default="tokens", help="the horizontal axis (default: tokens)")
     text = ".svg, .png or .pdf (default curves.svg)"
     parser.add_argument("--out", type=Path, default=Path("curves.svg"), metavar="FILE", help=text)
-    return parser.parse_intermixed_args(arguments)
+    return parser.read(arguments)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TextIO
 from spanlm.cli.parser import ATTENTION, GATE
 from spanlm.cli.render import note
 from spanlm.config import RunConfig
-from spanlm.data.config import CORPORA, DEMO, Split
+from spanlm.data.config import CORPORA, DEMO, Part, Split
 from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.data.packed import replacing_packed
 from spanlm.data.synthetic import PREFIX
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 TUNED_ON: Split = "valid"
 
 
-def corpus_of(model: Model, options: argparse.Namespace) -> tuple[Corpus, str]:
+def corpus_of(model: Model, options: argparse.Namespace) -> tuple[Corpus, Part]:
     """Load the corpus of --corpus (default: the model's own); return it and the split to read."""
     split: Split = options.split or "test"
     where = {"data_dir": options.data_dir, "download": options.download}

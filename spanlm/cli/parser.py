@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, get_args, get_origin
 
 from spanlm.data.config import CONVENTIONS, SPLITS
-from spanlm.errors import InputError, Note, nearest, require, told
+from spanlm.errors import InputError, nearest, require, told
 from spanlm.jobs import Engine
 from spanlm.options import Precision, kinds
 from spanlm.scoring.options import CacheOptions, State
@@ -70,12 +70,9 @@ class _Help(argparse.Action):
 class VerbParser(argparse.ArgumentParser):
     """A parser whose errors are InputErrors that name the nearest option, with a short and a long help.
 
-    `current` is the parser that was made last, that of the running verb. `elsewhere` gives options of another parser,
-    which errors suggest, too. `more` is a description that `--help all` adds. `library_names` maps fields that the
-    library knows by a prefix to their options.
+    `elsewhere` gives options of another parser, which errors suggest, too. `more` is a description that `--help all`
+    adds. `library_names` maps fields of the library to their options.
     """
-
-    current: ClassVar[VerbParser | None] = None
 
     def __init__(
         self,
@@ -102,7 +99,10 @@ class VerbParser(argparse.ArgumentParser):
         self.add_argument(
             "-h", "--help", nargs="?", const="", metavar="all", action=help_action, help=meaning, **settings
         )
-        VerbParser.current = self
+
+    def read(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """Return the values of the options, and as `parser` this one, which names the options in errors and notes."""
+        return self.parse_intermixed_args(arguments, argparse.Namespace(parser=self))
 
     def add_argument(self, *names: Any, rare: bool | str = False, **settings: Any) -> argparse.Action:
         """Add an argument; one that is `rare` is in `--help all` alone, in the group of that name."""
@@ -138,9 +138,10 @@ class VerbParser(argparse.ArgumentParser):
 
     def option_of(self, field: str) -> str:
         """Return the option that a field of the library, or a setting that it advises, is here; else the field."""
-        action = self._option_string_actions.get(f"--{field.replace('_', '-')}")
-        plain = field if action is None else action.option_strings[-1]
-        return _ADVICE.get(field) or self.library_names.get(field, plain)
+        name, equals, value = field.partition("=")
+        action = self._option_string_actions.get(f"--{re.sub('[_.]', '-', name)}")
+        option = self.library_names.get(name) or (name if action is None else action.option_strings[-1])
+        return _ADVICE.get(field) or (field if option == name else f"{option} {value}" if equals else option)
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of exiting: `main` prints."""
@@ -170,17 +171,10 @@ _ADVICE = {
     "as_text=True": "--as-text",
     "corpus=…": "--corpus",
     "data.dir": "--data-dir",
-    "oov=flag": "--oov flag",
     "resume=True": "--resume auto",
     "weights=…": "--weights",
 }
 """Settings that messages of the library advise, and their options."""
-
-
-def in_options(note: str) -> str:
-    """Return a note of the library with the running verb's options in place of fields."""
-    parser = VerbParser.current
-    return note if parser is None or not isinstance(note, Note) else told(note.marked, parser.option_of)
 
 
 class _Threads(argparse.Action):
@@ -200,7 +194,7 @@ class _Attention(argparse.Action):
     def __call__(self, parser: object, namespace: object, value: Any, option: object = None) -> None:
         from spanlm.models.lesions import require_lesion
 
-        require_lesion(value)
+        require_lesion(value, ATTENTION)
         setattr(namespace, self.dest, value)
 
 
@@ -309,8 +303,8 @@ def add_fields(
         option, value = settings.pop("option", f"--{dest.rstrip('_').replace('_', '-')}"), settings.get("default")
         if value not in (None, False) and "default" not in settings["help"]:
             settings["help"] += f" (default {value:g})" if isinstance(value, float) else f" (default {value})"
+        parser.library_names[f"{prefix}.{field.name.rstrip('_')}" if prefix else field.name] = option
         if prefix:
-            parser.library_names[f"{prefix}.{field.name.rstrip('_')}"] = option
             settings |= {"default": None, "required": False}
         parser.add_argument(option, **settings)
 
@@ -365,5 +359,6 @@ def add_cache(parser: VerbParser) -> None:
         "window": {"option": "--cache", "dest": "cache", "metavar": "C", "rare": False},
         "tune": {"option": "--tune-cache", "rare": False},
     }
-    symbols = {"theta": {"metavar": "θ"}, "lambda_": {"metavar": "λ"}}
+    symbols = {"thetas": {"option": "--cache-theta", "metavar": "θ"}}
+    symbols["lambdas"] = {"option": "--cache-lambda", "metavar": "λ"}
     add_fields(parser, CacheOptions, prefix="cache", rare="neural cache", **common, **symbols)

@@ -6,6 +6,7 @@ The list is read from `spanlm/papers/listing.jsonl`, a line a preset, because th
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
 import textwrap
@@ -15,7 +16,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spanlm.cli.parser import VerbParser
 from spanlm.cli.render import grid, out, table
 from spanlm.errors import InputError, nearest
 from spanlm.store.plain import TABLES, Grid, grids_bytes
@@ -23,17 +23,6 @@ from spanlm.store.plain import TABLES, Grid, grids_bytes
 if TYPE_CHECKING:
     from spanlm.papers.registry import NgramPreset, Preset
 
-_DESCRIPTION = """
-The rows of published tables that `spanlm train NAME` trains, with their sizes at the paper's vocabulary and the
-perplexities the paper printed.
-
-  spanlm presets
-  spanlm presets daniluk2017
-  spanlm presets daniluk2017/kvp-w5
-
-On another corpus the embedding and the softmax have another size: `--match-parameters` keeps the comparison fair
-there.
-"""
 _COLUMNS = {"units": 5, "θ_M": 6, "θ_W+M": 6, "valid": 5, "test": 5, "dynamic": 7}
 """Columns of numbers, each with its width in every group."""
 _NOTE = (
@@ -47,12 +36,7 @@ _LABELS = 12
 LISTING = "papers/listing.jsonl"
 
 
-def run(arguments: list[str]) -> None:
-    parser = VerbParser("presets", _DESCRIPTION)
-    parser.add_argument("filter", nargs="?", default="", metavar="FILTER", help="a preset, or a part of the names")
-    parser.add_argument("--json", action="store_true", help="print a JSON list, one object a preset")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the list as a table (.md, .tex), too")
-    options = parser.parse_args(arguments)
+def run(options: argparse.Namespace) -> None:
     rows = {row["name"]: row for row in read_listing()}
     wanted = options.filter.lower()
     # kvp-w1 names one preset, and must not list kvp-w10 and kvp-w15 too

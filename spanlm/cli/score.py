@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> None:
             if model.predicts_words:
                 check_attends(model.model)
         except InputError as error:
-            raise InputError(f"--looks: {model.folder}: {error}") from None
+            raise error.within(f"--looks: {model.folder}") from None
     caches = {name: choose_cache(model, options)[0] for name, model in models.items()}
     kept = options.keep.split(",") if options.keep else []
     items = _Items(options, models, settings, form, kept, caches, len(names) > 1)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from spanlm.analysis import figures
 from spanlm.analysis.export import checked_suffix, write_whole
-from spanlm.cli.family import train_side_by_side
+from spanlm.cli.family import LOGS, train_side_by_side
 from spanlm.cli.options import check_output
 from spanlm.cli.parser import field_values
 from spanlm.cli.render import grid, out
@@ -109,7 +109,7 @@ class _Sweep:
         try:
             options = [flat(nested(fields)) for fields in self.sweep.overrides()]
         except InputError as error:
-            raise InputError(f"{file}: {error}") from None
+            raise error.within(file) from None
         configs = [self._checked(base, fields, file) for fields in options]
         values = differences(configs, options)
         self.short = labels(list(dict.fromkeys(name for setting_values in values for name in setting_values)))
@@ -138,7 +138,7 @@ class _Sweep:
                 config = matched(config, budget, size)
             refuse_too_large(config, size)  # rejects impossible models, too
         except InputError as error:
-            raise InputError(f"{file}: {error}") from None
+            raise error.within(file) from None
         return config
 
     # --- runs ---
@@ -276,14 +276,15 @@ class _Sweep:
         )
 
     def print_slurm(self, engine: Engine, table: str) -> None:
-        make_folder(self.out, "out")
+        logs = self.out / LOGS
+        make_folder(logs, "out")
         members = [(setting, folder) for setting in self.settings for folder in setting.members]
         words = [[sys.executable, "-m", "spanlm", *self._command(*member)] for member in members]
         cases = "\n".join(f"  {number}) run=({shlex.join(command)}) ;;" for number, command in enumerate(words))
         name = re.sub(r"[^\w.-]", "-", self.out.name)
         safe = "".join(f"export {name}={value}\n" for name, value in safe_path().items())
-        here, logs = (shlex.quote(str(path)) for path in (Path.cwd(), f"{self.out}/slurm-%a.log"))
-        where = {"here": here, "logs": logs, "table": table, "safe": safe}
+        here, files = (shlex.quote(str(path)) for path in (Path.cwd(), logs / "slurm-%a.log"))
+        where = {"here": here, "logs": files, "table": table, "safe": safe}
         out(
             _SLURM.format(name=name, last=len(words) - 1, threads=engine.threads(len(words)), cases=cases, **where)[:-1]
         )

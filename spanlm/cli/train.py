@@ -18,7 +18,7 @@ from spanlm.cli.options import free_folder, text_and_preset
 from spanlm.cli.parser import field_values, filled
 from spanlm.cli.render import out, quiet
 from spanlm.cli.training_report import TrainingReport
-from spanlm.cli.training_verbs import Fields, train_parser
+from spanlm.cli.training_verbs import Fields
 from spanlm.config import RunConfig, option_rows, overlaid, read_config, with_options
 from spanlm.data.corpora import Corpus, load_corpus, with_own_documents
 from spanlm.data.vocabulary import Vocabulary
@@ -39,24 +39,24 @@ _BUDGET = re.compile(r"LSTM(?P<units>\d{1,5})|(?P<number>\d{1,15}(\.\d*)?(E\d{1,
 _DEFAULT_PRESET = "demo"
 
 
-def run(request: tuple[argparse.Namespace, Fields]) -> None:
+def run(options: argparse.Namespace) -> None:
     ranks = distributed.found()
     if ranks.rank:
         quiet()
     with distributed.joined(ranks):
-        _run(*request, ranks)
+        _run(options, ranks)
 
 
-def _run(options: argparse.Namespace, fields: Fields, ranks: Ranks) -> None:
+def _run(options: argparse.Namespace, ranks: Ranks) -> None:
     if options.ngram:
         from spanlm.cli import train_ngram
 
         require(ranks.count == 1, "WORLD_SIZE", ranks.count, "1 for an n-gram model, which one process counts")
-        train_ngram.run(options, fields)
+        train_ngram.run(options)
         return
-    fields = completed(options, fields)
+    fields = completed(options)
     if options.help is not None:
-        _print_help(named_config(options.preset, options.config), fields)
+        _print_help(named_config(options.preset, options.config), options)
         return
     begun: Path | None = options.begun
     if begun is not None and options.preset is None and options.config is None:
@@ -125,21 +125,22 @@ def train_and_report(
 # --- options ---
 
 
-def _print_help(base: RunConfig, fields: Fields) -> None:
+def _print_help(base: RunConfig, options: argparse.Namespace) -> None:
     """Print the help of `--help all`, with every field of the configuration and its value."""
-    out(train_parser().help_text(everything=True))
+    out(options.parser.help_text(everything=True))
     out("fields of the configuration, each with its value:")
-    for name, value, meaning in option_rows(base, fields):
+    for name, value, meaning in option_rows(base, options.fields):
         out(f"  --{name} {as_written(value)}")
         out(textwrap.indent(filled(meaning, 8), " " * 6))
 
 
-def completed(options: argparse.Namespace, fields: Fields) -> Fields:
+def completed(options: argparse.Namespace) -> Fields:
     """Check the options, and return `fields` with those that options of the verb set.
 
     Sets these options: `preset`, `begun` (the folder of the run to resume, or of the first of a family), `engine`, and
     `resume` and `tour` as booleans.
     """
+    fields: Fields = options.fields
     options.preset, options.corpus = text_and_preset(options.names, options.corpus, PRESETS)
     if (preset := options.preset) is not None and preset not in PRESETS and "/" in preset:
         raise InputError(f"{preset}: neither a text that is there nor a preset.{nearest(preset, PRESETS)}")

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from spanlm.cli.options import free_folder, text_and_preset
 from spanlm.cli.render import out, paragraph, table
-from spanlm.cli.training_verbs import Fields
 from spanlm.config import nested, overlaid, refuse_unknown
 from spanlm.data.corpora import load_corpus, with_own_documents
 from spanlm.options import leaves, read_group
@@ -18,13 +17,13 @@ from spanlm.scoring.ngram.config import NgramRunConfig
 from spanlm.scoring.tally import shown
 
 
-def run(options: argparse.Namespace, fields: Fields) -> None:
+def run(options: argparse.Namespace) -> None:
     preset, corpus_name = text_and_preset(options.names, options.corpus, NGRAM_PRESETS)
     if corpus_name is not None:
-        fields["data.corpus"] = corpus_name
+        options.fields["data.corpus"] = corpus_name
     base = NGRAM_PRESETS[preset or "ngram"].config
-    refuse_unknown(fields, [name for name, _, _ in leaves(base)])
-    config = read_group(NgramRunConfig, overlaid(base.to_tree(), nested(fields)))
+    refuse_unknown(options.fields, [name for name, _, _ in leaves(base)])
+    config = read_group(NgramRunConfig, overlaid(base.to_tree(), nested(options.fields)))
     # new runs of `spanlm train` use "straight-words", too
     tokenizer = "straight-words" if config.data.tokenizer == "words" else config.data.tokenizer
     config = replace(config, data=replace(config.data, tokenizer=tokenizer))

@@ -9,10 +9,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from spanlm.cli.parser import Parser, add_fields
+from spanlm.cli.parser import Parser, VerbParser, add_fields
 from spanlm.cli.presets import read_listing
 from spanlm.cli.render import out
-from spanlm.errors import InputError, as_written
+from spanlm.data.config import CORPORA
+from spanlm.errors import InputError, as_written, nearest
 from spanlm.options import leaves
 from spanlm.papers.request import Request
 from spanlm.training.config import BenchOptions
@@ -40,7 +41,7 @@ def bench(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--corpus", metavar="NAME|PATH", help="train all on this corpus (default: each on its own)")
     parser.add_argument("--data-dir", metavar="DIR", help="where corpora are (default: $SPANLM_DATA)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    return parser.parse_args(arguments)
+    return parser.read(arguments)
 
 
 EXPORT = """
@@ -59,7 +60,67 @@ def export(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a run")
     parser.add_argument("--to", choices=("hf",), default="hf", help="the library (default: hf)")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new folder")
-    return parser.parse_intermixed_args(arguments)
+    return parser.read(arguments)
+
+
+PRESETS = """
+The rows of published tables that `spanlm train NAME` trains, with their sizes at the paper's vocabulary and the
+perplexities the paper printed.
+
+  spanlm presets
+  spanlm presets daniluk2017
+  spanlm presets daniluk2017/kvp-w5
+
+On another corpus the embedding and the softmax have another size: `--match-parameters` keeps the comparison fair
+there.
+"""
+
+
+def presets(arguments: list[str]) -> argparse.Namespace:
+    parser = VerbParser("presets", PRESETS)
+    parser.add_argument("filter", nargs="?", default="", metavar="FILTER", help="a preset, or a part of the names")
+    parser.add_argument("--json", action="store_true", help="print a JSON list, one object a preset")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the list as a table (.md, .tex), too")
+    return parser.read(arguments)
+
+
+DATA = f"""
+Make a corpus of Wikipedia articles as Daniluk et al. (2017) describe theirs. Whole articles go to train, valid and
+test, 22.5 to 1.2 to 1.2 by words. They are cut into sentences and words (Penn Treebank conventions, case kept); numbers
+become N, words outside the vocabulary <unk>, and a blank line follows every article.
+
+  spanlm data wikipedia --source wiki/ --out wiki-corpus
+  spanlm data wikipedia --source enwiki.xml.bz2 --like daniluk2017 --out daniluk
+  spanlm data wikipedia --source enwiki.xml.bz2 --category births --out people
+  spanlm train daniluk2017/kvp-w5 --corpus wiki-corpus
+
+--like daniluk2017 takes the first articles on people, cities, countries, universities and novels, 1,500 of each: the
+paper has 7,500 articles of these five categories, and gives no shares. A category that the sources lack stays smaller,
+and the counts are printed. WikiExtractor leaves categories out: give a dump, or add the field category. --articles N
+takes N in place of 7,500.
+
+The same command continues a stopped build: finished sources are kept, and the interrupted source starts again. The
+corpus appears when it is complete, with its counts, options and sources in DIR/corpus.json and its articles in
+DIR/articles.tsv. Nothing is downloaded; the extra wiki is needed. Published corpora need no making:
+{", ".join(CORPORA)} (`spanlm train demo --corpus ptb`).
+"""
+
+
+def data(arguments: list[str]) -> argparse.Namespace:
+    from spanlm.data.wikipedia import WikipediaConfig  # for this verb alone
+
+    arguments = arguments or ["--help"]
+    corpus = arguments[0]
+    if corpus != "wikipedia" and not corpus.startswith("-"):
+        raise InputError(f"{f'data {corpus}'.strip()}: no corpus that can be made.{nearest(corpus, ['wikipedia'])}")
+    parser = VerbParser("data", DATA)
+    parser.add_argument("corpus", metavar="wikipedia", help=argparse.SUPPRESS)
+    changes: dict[str, Any] = {"sources": {"option": "--source", "metavar": "PATH"}, "out": {"metavar": "DIR"}}
+    changes |= {"category": {"metavar": "REGEX"}, "on": {"metavar": "ray[:ADDRESS]"}}
+    add_fields(parser, WikipediaConfig, **changes)
+    text = "only cut the sources into words, as each task of --on does"
+    parser.add_argument("--cut-only", action="store_true", rare=True, help=text)
+    return parser.read(arguments)
 
 
 # --- many trainings ---
@@ -99,7 +160,7 @@ def sweep(arguments: list[str]) -> argparse.Namespace:
     text = "print a script for sbatch: an array with a task for each run"
     parser.add_argument("--print-slurm", action="store_true", help=text)
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the last table to a file (.md, .tex), too")
-    return parser.parse_args(arguments)
+    return parser.read(arguments)
 
 
 REPRODUCE = """
@@ -142,7 +203,7 @@ def reproduce(arguments: list[str]) -> argparse.Namespace:
     text = "train and measure only, as each of --jobs does"
     parser.add_argument("--no-tables", rare=True, action="store_true", help=text)
     parser.add_argument("--dry-run", action="store_true", help="print the plan, sizes and an estimate of the time")
-    return parser.parse_args(arguments)
+    return parser.read(arguments)
 
 
 def _of_papers() -> str:
@@ -192,31 +253,36 @@ SHORT = {
 """Options that are short for a field of the configuration: its name, the metavariable, the help."""
 
 
-def train(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
-    """Return the verb's own options, and the fields of the configuration that are options, too."""
-    if is_ngram(arguments):
-        own, fields = split_fields(arguments, NGRAM_SHORT)
-        return ngram_parser().parse_intermixed_args(own), fields
-    own, fields = split_fields(arguments, SHORT)
-    parser = train_parser()
-    options = parser.parse_intermixed_args(own)
-    if options.help not in (None, "all"):
-        out(f"{parser.help_text(everything=False)}It shows every field of the configuration, too.")
-        parser.exit()
-    return options, fields
-
-
-def train_parser() -> Parser:
-    parser = Parser("train", TRAIN, help_action="store")
-    parser.set_defaults(ngram=False)
-    parser.elsewhere = _fields_of_runs
+def train(arguments: list[str]) -> argparse.Namespace:
+    """Return the verb's own options and, as `fields`, the fields of the configuration that are options, too."""
+    ngram = is_ngram(arguments)
+    if ngram:
+        parser, short = Parser("train ngram", NGRAM, threads=False), NGRAM_SHORT
+    else:
+        parser, short = Parser("train", TRAIN, help_action="store"), SHORT
+    own, fields = split_fields(arguments, short)
+    parser.set_defaults(ngram=ngram, fields=fields)
     parser.add_argument(
         "names", nargs="*", metavar="PRESET|TEXT", help="a row of `spanlm presets`; a file, folder or corpus"
     )
     parser.add_argument("--corpus", metavar="NAME|PATH", help="short for --data.corpus")
-    for option, (field, metavar, meaning) in SHORT.items():
+    for option, (field, metavar, meaning) in short.items():
         parser.add_argument(option, metavar=metavar, help=f"{meaning} ({field})")
     parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default: the next free in runs/)")
+    if not ngram:
+        _add_training(parser)
+    parser.add_argument("--print_config", action="store_true", help="print the configuration as YAML and stop")
+    parser.add_as_text()
+    options = parser.read(own)
+    if not ngram and options.help not in (None, "all"):
+        out(f"{parser.help_text(everything=False)}It shows every field of the configuration, too.")
+        parser.exit()
+    return options
+
+
+def _add_training(parser: Parser) -> None:
+    """Add what a training is asked that the counting of n-grams is not."""
+    parser.elsewhere = _fields_of_runs
     text = "auto: go on from the last checkpoint, if any"
     parser.add_argument("--resume", choices=("auto", "never"), default="never", help=text)
     text = "train N runs, of training.seed and the seeds after it, in DIR/seed-1, DIR/seed-2, …"
@@ -225,14 +291,11 @@ def train_parser() -> Parser:
     text += "a one-layer LSTM with n units"
     parser.add_argument("--match-parameters", metavar="LSTMn|NUMBER", help=text)
     parser.add_argument("--config", type=Path, metavar="FILE", help="read the configuration from YAML")
-    parser.add_argument("--print_config", action="store_true", help="print the configuration as YAML and stop")
     text = "write numbers and a generated text to this tracker, too"
     parser.add_argument("--track", rare=True, choices=("tensorboard", "wandb", "trackio"), help=text)
     text = "then test it beside a same-size LSTM, generate lines, draw the attention page (default: of the demo alone)"
     parser.add_argument("--tour", action=argparse.BooleanOptionalAction, help=text)
     parser.add_engine(rare="runs on Ray")
-    parser.add_as_text()
-    return parser
 
 
 def _fields_of_runs() -> list[str]:
@@ -267,19 +330,6 @@ NGRAM_SHORT = {
     "--cache": ("ngram.cache", "C", "mix in a unigram cache of the last C words, its share fitted on the valid part"),
     "--data-dir": ("data.dir", "DIR", "where corpora are (default: $SPANLM_DATA)"),
 }
-
-
-def ngram_parser() -> Parser:
-    parser = Parser("train ngram", NGRAM, threads=False)
-    parser.set_defaults(ngram=True)
-    parser.add_argument("names", nargs="*", metavar="ngram|PRESET|TEXT", help="a preset; a file, folder or corpus")
-    parser.add_argument("--corpus", metavar="NAME|PATH", help="short for --data.corpus")
-    for option, (field, metavar, meaning) in NGRAM_SHORT.items():
-        parser.add_argument(option, metavar=metavar, help=f"{meaning} ({field})")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default: the next free in runs/)")
-    parser.add_argument("--print_config", action="store_true", help="print the configuration as YAML and stop")
-    parser.add_as_text()
-    return parser
 
 
 def split_fields(arguments: list[str], short: Mapping[str, tuple[str, str, str]]) -> tuple[list[str], Fields]:

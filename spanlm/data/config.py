@@ -17,6 +17,8 @@ DocumentsChoice = Literal[Documents, "auto"]
 Lines = Literal["as-written", "sentences"]
 Marks = Literal["keep", "drop"]
 Split = Literal["train", "valid", "test"]
+Part = Literal[Split, "text"]
+"""What can be read of a corpus; text: a file that is taken whole."""
 BatchingKind = Literal["streams", "documents", "sentences"]
 LongSentences = Literal["keep", "cut"]
 SentenceOrder = Literal["drawn", "bucketed", "by-length"]

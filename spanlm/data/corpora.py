@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -47,7 +48,7 @@ from spanlm.errors import InputError, RunError, named, nearest, require
 from spanlm.store.files import expanded
 
 # the only split of a text that `load_text` loads
-WHOLE = "text"
+WHOLE: Final = "text"
 _SUFFIXES = (".txt", ".txt.gz", ".txt.bz2")
 # names as published: ptb.train.txt, wiki.train.tokens, train.txt.gz; hidden files are no texts
 _NAMED = {
@@ -435,7 +436,7 @@ def _verified_fingerprint(source: Source, split: Split) -> str:
     if expected is not None and digest != expected:
         raise InputError(
             f"{text.path}: not the published {source.name} {split} text (SHA-256 {digest}, "
-            f"published {expected}); fetch it again, or give its folder as --data.corpus to use it as it is"
+            f"published {expected}); fetch it again, or give its folder as data.corpus to use it as it is"
         )
     return digest
 

@@ -81,10 +81,8 @@ def match_parameters(config: ModelConfig, vocabulary_size: int, budget: int) -> 
         InputError: a head of fixed width, such as a tied softmax, or a budget that no size meets.
     """
     if config.head.binds_width:
-        raise InputError(
-            "--match-parameters: a tied softmax is as wide as the embedding, so the hidden size is not free. "
-            "Use model.head.tied=false."
-        )
+        limit = "a tied softmax is as wide as the embedding, so the hidden size is not free"
+        raise InputError("match_parameters", limit=limit, way_out="Use model.head.tied=false.")
 
     def model_of(parts: int) -> ModelConfig:
         return replace(config, encoder=config.encoder.resized(parts * config.memory.parts))
@@ -93,14 +91,11 @@ def match_parameters(config: ModelConfig, vocabulary_size: int, budget: int) -> 
         return count_configured(model_of(parts), vocabulary_size).model
 
     if budget < count(1):
-        raise InputError(
-            f"--match-parameters: {budget:,} parameters are too few for this model and a vocabulary of "
-            f"{vocabulary_size:,} words; the smallest has {count(1):,}."
-        )
+        limit = f"{budget:,} parameters are too few for this model and a vocabulary of {vocabulary_size:,} words"
+        raise InputError("match_parameters", limit=f"{limit}; the smallest has {count(1):,}.")
     sizes = range(1, LARGEST_HIDDEN_SIZE // config.memory.parts + 1)
     larger = bisect_right(sizes, budget, key=count)
     if larger == len(sizes):
-        raise InputError(
-            f"--match-parameters: {budget:,} parameters need more than {LARGEST_HIDDEN_SIZE:,} units; ask for fewer."
-        )
+        limit = f"{budget:,} parameters need more than {LARGEST_HIDDEN_SIZE:,} units; ask for fewer."
+        raise InputError("match_parameters", limit=limit)
     return model_of(min(sizes[larger - 1], sizes[larger], key=lambda parts: abs(count(parts) - budget)))

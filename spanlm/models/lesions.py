@@ -26,7 +26,7 @@ from spanlm.models.language_model import LanguageModel, to_be_filled
 _WINDOW = re.compile(r"window=([1-9]\d*)", re.ASCII)
 
 
-def require_lesion(lesion: str) -> int | None:
+def require_lesion(lesion: str, field: str = "attention") -> int | None:
     """Return the K of `window=K`, or None.
 
     Raises:
@@ -36,7 +36,7 @@ def require_lesion(lesion: str) -> int | None:
         return None
     if match := _WINDOW.fullmatch(str(lesion)):
         return int(match[1])
-    raise InputError("attention", lesion, "must be uniform, none or window=K, with a number K of slots, at least 1")
+    raise InputError(field, lesion, "must be uniform, none or window=K, with a number K of slots, at least 1")
 
 
 def described_lesion(lesion: str) -> str:

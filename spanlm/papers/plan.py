@@ -15,7 +15,7 @@ from spanlm.data.cbt import Defect, is_cbt_like, read_questions, word_class
 from spanlm.data.config import CBT, DATA_VARIABLE, DataConfig
 from spanlm.data.corpora import Corpus, is_built, load_corpus, text_path
 from spanlm.data.synthetic import PREFIX
-from spanlm.errors import InputError, nearest, nearest_or_all
+from spanlm.errors import InputError, named, nearest, nearest_or_all
 from spanlm.models.counting import ParameterCount, count_configured
 from spanlm.papers.paper import WORD_CLASSES, Averaged, Dynamic, Measure, Paper, Plain, Row, Table, by_name
 from spanlm.papers.registry import PAPERS, PRESETS
@@ -26,7 +26,7 @@ from spanlm.store.files import expanded
 
 def for_each_corpus(request: Request) -> list[Request]:
     """Return a request for each table of a paper whose tables have a corpus each, unless one is named."""
-    paper = _named(PAPERS.values(), request.paper, "unknown paper {}.")
+    paper = _named(PAPERS.values(), "paper", request.paper)
     if not paper.overview or request.table or request.corpus:
         return [request]
     return [replace(request, table=table.name) for table in paper.tables]
@@ -76,15 +76,15 @@ class Plan:
 
     def __init__(self, request: Request) -> None:
         """Load the corpus and list the tasks."""
-        self.request, self.paper = request, _named(PAPERS.values(), request.paper, "unknown paper {}.")
-        scale = _named(self.paper.scales, request.scale, "--scale={}: unknown.")
+        self.request, self.paper = request, _named(PAPERS.values(), "paper", request.paper)
+        scale = _named(self.paper.scales, "scale", request.scale)
         self.scale = replace(scale, precision=request.precision or scale.precision)
         corpus, self.tables = _tables(request, self.paper, scale)
         rows = list(by_name(*(row for table in self.tables for row in table.rows.values())).values())
         self.left_out = dict(_too_large(rows, scale, len(request.seeds)))
         for name in request.rows or ():
             if name in self.left_out:
-                raise InputError(f"--rows={name}: {self.left_out[name]}")
+                raise InputError("rows", name, self.left_out[name])
         self._data = {
             row.preset.name: replace(
                 chosen_text(row.preset.config.data, corpus, request.data_dir), max_size=scale.vocabulary_size
@@ -165,40 +165,40 @@ class Plan:
 Named = TypeVar("Named", Paper, Scale, Table)
 
 
-def _named(known: Iterable[Named], name: str, error: str) -> Named:
+def _named(known: Iterable[Named], field: str, name: str) -> Named:
     by_name = {item.name: item for item in known}
     if name not in by_name:
-        raise InputError(f"{error.format(name)}{nearest(name, by_name)}")
+        raise InputError(field, name, f"unknown.{nearest(name, by_name)}")
     return by_name[name]
 
 
 def _tables(request: Request, paper: Paper, scale: Scale) -> tuple[str, tuple[Table, ...]]:
-    """Return the corpus, and the table that is named or all whose numbers are of this corpus or of any.
+    """Return the corpus, and the table that is wanted or all whose numbers are of this corpus or of any.
 
-    The corpus is the one that is named, else the table's only one, the scale's, or the table's own.
+    The corpus is the one that is wanted, else the table's only one, the scale's, or the table's own.
     """
-    named = _named(paper.tables, request.table, "--table={}: unknown.") if request.table else None
-    corpus = request.corpus or (named and named.corpus) or scale.corpus or (named and named.home)
+    wanted = _named(paper.tables, "table", request.table) if request.table else None
+    corpus = request.corpus or (wanted and wanted.corpus) or scale.corpus or (wanted and wanted.home)
     if not corpus:
         homes = ", ".join(f"{table.name} ({table.home})" for table in paper.tables)
-        raise InputError(f"--table: must be given at scale {scale.name}: {homes}; or name a --corpus")
+        limit = f"must be given at scale {scale.name}: {homes}; or name a {named('corpus')}"
+        raise InputError("table", limit=limit)
     # a source of texts may have other options: synthetic:copy,lag=20
     possible = [table for table in paper.tables if table.corpus in (None, corpus, corpus.partition(",")[0])]
-    if named is not None and named not in possible:
-        raise InputError(f"--table={named.name}: needs --corpus {named.corpus}, not {corpus}.")
+    if wanted is not None and wanted not in possible:
+        raise InputError("table", wanted.name, f"needs {named(f'corpus={wanted.corpus}')}, not {corpus}.")
     printed = [table for table in possible if table.home == corpus]
-    twin = next((table for table in printed if named and table.about == named.about), None)
-    if named is not None and named.home not in (None, corpus) and twin:
-        raise InputError(
-            f"--corpus={corpus}: table {named.name} has the settings of {named.home}; those of {corpus} are table "
-            f"{twin.name}. Use --table {twin.name}, or --corpus {named.home}."
-        )
+    twin = next((table for table in printed if wanted and table.about == wanted.about), None)
+    if wanted is not None and wanted.home not in (None, corpus) and twin:
+        limit = f"table {wanted.name} has the settings of {wanted.home}; those of {corpus} are table {twin.name}"
+        way_out = f"Use {named(f'table={twin.name}')}, or {named(f'corpus={wanted.home}')}."
+        raise InputError("corpus", corpus, limit, way_out)
     exact = [table for table in possible if table.corpus == corpus]
-    chosen = [named] if named else printed or exact or possible
+    chosen = [wanted] if wanted else printed or exact or possible
     known = {row for table in chosen for row in table.rows}
     for row in request.rows or ():
         if row not in known:
-            raise InputError(f"--rows={row}: not in the table.{nearest_or_all(row, sorted(known))}")
+            raise InputError("rows", row, f"not in the table.{nearest_or_all(row, sorted(known))}")
     return corpus, tuple(table for table in chosen if request.rows is None or set(table.rows) & set(request.rows))
 
 
@@ -207,7 +207,7 @@ def _too_large(rows: Iterable[Row], scale: Scale, seeds: int) -> Iterator[tuple[
     most = max(scale.most_members or 2**31, seeds)
     for row in rows:
         if isinstance(row.evaluation, Averaged) and row.evaluation.members > most:
-            limit = f"at scale {scale.name} at most {scale.most_members}, unless --seeds names as many"
+            limit = f"at scale {scale.name} at most {scale.most_members}, unless as many seeds are given"
             yield row.name, f"an ensemble of {row.evaluation.members}: {limit}"
 
 
@@ -215,11 +215,9 @@ def chosen_text(published: DataConfig, corpus: str, data_dir: str | None) -> Dat
     """Return `corpus` as a preset reads its text; an InputError if it is wikipedia, which is missing."""
     data = replace(published, corpus=corpus, dir=data_dir)
     if corpus == "wikipedia" and not text_path(data).is_dir():
-        raise InputError(
-            "--corpus=wikipedia: the paper's corpus is no longer available. Build one: `spanlm data wikipedia "
-            "--source ARTICLES --out wikipedia`, then `--corpus wikipedia` (a folder of that name here or in "
-            "--data-dir)."
-        )
+        way_out = "Build one: `spanlm data wikipedia --source ARTICLES --out wikipedia`, then take "
+        way_out += f"{named('corpus=wikipedia')} (a folder of that name here or in {named('data_dir')})."
+        raise InputError("corpus", corpus, "the paper's corpus is no longer available", way_out)
     # articles are documents in all papers' tables
     return replace(data, documents="blank-line") if is_built(data) else data
 
@@ -229,19 +227,16 @@ def find_questions(data_dir: str | None, given: tuple[Path, ...]) -> tuple[Path,
     for path in given:
         first = next(read_questions(path))
         if isinstance(first, Defect) and all(isinstance(item, Defect) for item in read_questions(path)):
-            raise InputError(f"--questions={path}: has no question; line {first.line}: {first.reason}")
+            raise InputError("questions", path, f"has no question; line {first.line}: {first.reason}")
         if word_class(path) not in WORD_CLASSES:
-            raise InputError(
-                f"--questions={path}: its name has no word class. Name it like cbtest_NE_test_2500ex.txt, with one of "
-                f"{', '.join(WORD_CLASSES)}."
-            )
+            way_out = f"Name it like cbtest_NE_test_2500ex.txt, with one of {', '.join(WORD_CLASSES)}."
+            raise InputError("questions", path, "its name has no word class", way_out)
     root = data_dir or os.environ.get(DATA_VARIABLE)
     folder = expanded(root) / CBT if root else None
     files = sorted(folder.rglob("cbt*_test_2500*.txt*") if folder else (), key=lambda path: (is_cbt_like(path), path))
     if not given and not files:
         where = f"in {folder}" if folder else f"({DATA_VARIABLE} is not set)"
-        raise InputError(
-            f"--questions: no test questions {where}. Put cbtest_NE_test_2500ex.txt and the like there, or name files."
-        )
+        way_out = "Put cbtest_NE_test_2500ex.txt and the like there, or name files."
+        raise InputError("questions", limit=f"no test questions {where}", way_out=way_out)
     by_class = {word_class(path): path for path in reversed(files)}
     return given or tuple(by_class[name] for name in WORD_CLASSES if name in by_class)

@@ -23,7 +23,7 @@ from spanlm.data.cbt import Defect, is_cbt_like, word_class
 from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import Corpus
 from spanlm.data.synthetic import PREFIX
-from spanlm.errors import InputError, RunError
+from spanlm.errors import InputError, RunError, named
 from spanlm.models.counting import count_parameters
 from spanlm.papers.paper import Averaged, Cached, Dynamic
 from spanlm.papers.plan import Task
@@ -72,12 +72,13 @@ def finished(task: Task, corpus: Corpus) -> dict[str, Any] | None:
             expected |= {"how": _how(task), "members": now}
         recorded |= _compared(RunConfig.from_tree(record["config"], str(task.record)), task, corpus)
     except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(f"{task.record}: is not a record of a run. Move it away, or choose another --out.") from None
+        way_out = f"Move it away, or choose another {named('out')}."
+        raise InputError(f"{task.record}: is not a record of a run. {way_out}") from None
     if difference := first_difference(recorded, expected | _compared(task.config, task, corpus)):
         name, before, after = difference
         raise InputError(
             f"{task.record}: is the result of another run: {name} was {before}, not {after}. Move it away, or choose "
-            "another --out (and --runs)."
+            f"another {named('out')} (and {named('runs')})."
         )
     return record
 
@@ -279,8 +280,8 @@ def load_model(job: Task, why: str = "") -> TrainedModel:
     """Load a trained model; the error where it is missing says `why` it is needed."""
     if not (job.folder / MODEL).exists():
         raise InputError(
-            f"{job.folder}: the run of {job.record} is not there{why}. Give its folder with --runs, or move the record "
-            "away to train again."
+            f"{job.folder}: the run of {job.record} is not there{why}. Put it back, or move the record away to "
+            "train again."
         )
     return require_weights(load(job.folder, job.config.training.device), str(job.record))
 

@@ -27,7 +27,7 @@ from spanlm.papers.record import (
     save,
 )
 from spanlm.scoring.dynamic.statistics import STREAMS
-from spanlm.scoring.options import LENGTH, dynamic_grid
+from spanlm.scoring.options import LENGTH, DynamicGrid
 from spanlm.scoring.stream import Report, quiet
 from spanlm.store.files import make_folder
 from spanlm.training.bench import idle_trainer, timed
@@ -79,8 +79,8 @@ class Run:
         plan, ended = self.plan, set[Task]()
         for task in plan.tasks:
             finished(task, plan.text_of(task))
-        for option, folder in (("--runs", plan.request.runs), ("--out", plan.out)):
-            make_folder(folder, option)
+        make_folder(plan.request.runs, "runs")
+        make_folder(plan.out, "out")
         threads = engine.threads(len(plan.tasks))
         for measuring in () if engine.here else (False, True):
             alone = [task for task in plan.tasks if bool(task.models) == measuring and len(task.jobs) == 1]
@@ -181,7 +181,8 @@ class Estimator:
             return token * len(task.jobs) * (tuning + valid + test), 0, 0
         # the trained weights read valid for the search and, as test, for the result; adapting weights read it once for
         # each finalist, one of which is the result
-        grid = [*dynamic_grid(search.rates, search.decays), *search.own_point(job.row.preset.dynamic)]
+        tried = DynamicGrid(rates=search.rates, decays=search.decays).points
+        grid = [*tried, *search.own_point(job.row.preset.dynamic)]
         points, first = len(grid), min(search.first_tokens, valid)
         adapted = points * first + (max(min(search.finalists, points), 1) * valid if first < valid else 0) + test
         gathered = min(train, (search.statistics or math.inf) * STREAMS * LENGTH)

@@ -32,7 +32,7 @@ from typing import Any, Literal, get_args
 from spanlm.data.packed import opened, replacing_packed
 from spanlm.data.tokenizer import written_words
 from spanlm.data.vocabulary import EOS
-from spanlm.errors import FEW, InputError
+from spanlm.errors import FEW, InputError, named
 from spanlm.store.plain import c_number, json_value
 
 Format = Literal["moses", "kaldi", "srilm", "espnet", "nemo", "jsonl"]
@@ -162,7 +162,8 @@ def find_format(path: Path) -> Format:
         return "srilm"
     if _KALDI_ID.fullmatch(line.split(maxsplit=1)[0] if line.strip() else ""):
         return "kaldi"
-    raise InputError(f"{path}: no known n-best list begins so; say which by --format: {', '.join(get_args(Format))}")
+    formats = ", ".join(get_args(Format))
+    raise InputError(f"{path}: no known n-best list begins so; say which by {named('format')}: {formats}")
 
 
 def write_nbest(path: Path, format: Format, lists: list[NBestList]) -> None:

@@ -50,7 +50,7 @@ from spanlm.scoring.dynamic.statistics import (
 from spanlm.scoring.dynamic.tuning import TRIALS, DynamicTuning, Trials, tune_dynamic
 from spanlm.scoring.excess import Excess, excess_by_lag
 from spanlm.scoring.generation import Drawn, draw, draw_samples
-from spanlm.scoring.options import CacheConfig, Context, dynamic_grid
+from spanlm.scoring.options import CacheConfig, Context
 from spanlm.scoring.pairs import Compared, Pair, compare_pairs
 from spanlm.scoring.perplexity import Evaluation, evaluate
 from spanlm.scoring.prefix_tree import Prefixes, TextScore, by_written_words, score_texts
@@ -469,7 +469,7 @@ class TrainedModel(Model):
         """
         learner = self.learner
         loaded, part, protocol = self.texts.counted(request)
-        grid = [*dynamic_grid(request.rates, request.decays, request.epsilon, request.loss), *request.also]
+        grid = [*request.points, *request.also]
         statistics = request.statistics or learner.dynamic_statistics(report=request.report)
         return tune_dynamic(
             self.model,

@@ -173,7 +173,7 @@ def load_config(path: Path) -> NgramRunConfig:
     try:
         return read_group(NgramRunConfig, tree)
     except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+        raise error.within(path) from None
 
 
 def train_ngram(

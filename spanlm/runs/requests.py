@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from spanlm.data.cbt import Defect, Question
-from spanlm.data.config import CONVENTIONS
+from spanlm.data.config import CONVENTIONS, Part
 from spanlm.data.corpora import Corpus
 from spanlm.data.text import Text
 from spanlm.errors import require
@@ -18,13 +18,11 @@ from spanlm.options import Precision, option, options
 from spanlm.scoring.dynamic.statistics import DynamicStatistics
 from spanlm.scoring.dynamic.tuning import FINALISTS, FIRST_TOKENS
 from spanlm.scoring.options import (
-    EPSILON,
-    LAMBDAS,
-    THETAS,
     CacheConfig,
+    CacheGrid,
     ClozeOptions,
     DynamicConfig,
-    DynamicLoss,
+    DynamicGrid,
     GenerationOptions,
     ScoreOptions,
     State,
@@ -107,7 +105,7 @@ class OnText:
         default=None,
         kw_only=False,
     )
-    split: str = option("train, valid or test; of a file that is taken whole: text", default="test", kw_only=False)
+    split: Part = option("a part of the corpus; of a file that is taken whole: text", default="test", kw_only=False)
     state: State = option(
         "what a word's context is: the whole split (carry), its document, its line; auto: as in training",
         default="auto",
@@ -131,7 +129,7 @@ class InStreams(OnText):
 class OnValid(OnText):
     """A part for choosing settings, never the one to report."""
 
-    split: str = field(default="valid", kw_only=False)
+    split: Part = field(default="valid", kw_only=False)
 
 
 @options()
@@ -167,25 +165,19 @@ class Windows:
 
 
 @options()
-class TuneCache(OnValid, Windows):
+class TuneCache(OnValid, CacheGrid, Windows):
     """Arguments of `tune_cache`, which tries all combinations of `windows`, `thetas` and `lambdas`.
 
     `over_lines`: if each line is its own context, the cache still carries over from line to line.
     """
 
-    thetas: Sequence[float] = THETAS
-    lambdas: Sequence[float] = LAMBDAS
     over_lines: bool = True
 
 
 @options()
-class TuneDynamic(OnValid):
+class TuneDynamic(OnValid, DynamicGrid):
     """Arguments of `tune_dynamic`."""
 
-    rates: Sequence[float] | None = option("η to try; None: those of the published grid", default=None)
-    decays: Sequence[float] | None = option("λ, likewise", default=None)
-    epsilon: float = option("ε", default=EPSILON)
-    loss: DynamicLoss = option("what the weights learn from", default="likelihood")
     also: Sequence[DynamicConfig] = option("more points", default=())
     first_tokens: int = option("number of tokens that every point reads", default=FIRST_TOKENS)
     finalists: int = option(

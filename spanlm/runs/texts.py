@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from spanlm.data.config import CONVENTIONS, CORPORA, DEMO, SPLITS, BatchingKind, DataConfig, Split
+from spanlm.data.config import CONVENTIONS, CORPORA, DEMO, SPLITS, BatchingKind, DataConfig, Part, Split
 from spanlm.data.corpora import (
     WHOLE,
     Corpus,
@@ -237,15 +237,14 @@ class Texts:
         # the short parts first: they are enough to tell another text
         return all(fingerprint(parts[split]) == known[split] for split in reversed(SPLITS))
 
-    def part(self, corpus: Corpus | str | Path | None, split: str) -> tuple[Corpus, str]:
+    def part(self, corpus: Corpus | str | Path | None, split: Part) -> tuple[Corpus, Part]:
         """Return a corpus in this model's vocabulary and the part to read; a file is taken whole.
 
         Raises:
             InputError: there is no such corpus or part, or the corpus has another vocabulary or is cut in another way.
         """
         if not isinstance(corpus, Corpus):
-            # a file that is taken whole has no splits
-            corpus = self.corpus(LoadCorpus(corpus, split if split in SPLITS else None))
+            corpus = self.corpus(LoadCorpus(corpus, None if split == WHOLE else split))
         loaded = corpus
         if loaded.vocabulary.hash != self.vocabulary.hash:
             raise InputError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import product
 from typing import Any, Literal, get_args
 
@@ -138,40 +138,38 @@ def require_grid(windows: Sequence[int], thetas: Sequence[float], lambdas: Seque
 
 
 @options("cache")
-class CacheOptions:
+class CacheGrid:
+    """θ and λ of the neural caches to try."""
+
+    thetas: Sequence[float] = option(
+        "θ, how much the similarity of states counts; several: a grid to tune (default, to tune: 0 to 4)",
+        default=THETAS,
+    )
+    lambdas: Sequence[float] = option(
+        "λ, the cache's share, 0 to 1; several: a grid to tune (default, to tune: 0 to 0.6)", default=LAMBDAS
+    )
+
+
+@options("cache")
+class CacheOptions(CacheGrid):
     """A user's cache settings: one cache, or a grid to search.
 
     Raises:
-        InputError: a value is outside its range; or, without `tune`, θ or λ has several values or none.
+        InputError: a value is outside its range; or, without `tune`, θ or λ is not a single value.
     """
 
     window: int = option(
         "mix in a neural cache of the last C words, with "
         f"{named('cache.tune')}, or {named('cache.theta')} and {named('cache.lambda')}"
     )
-    theta: Sequence[float] | None = option(
-        "how much similarity of states counts; several: a grid to tune", default=None
-    )
-    lambda_: Sequence[float] | None = option("the cache's share, 0 to 1; several: a grid to tune", default=None)
     tune: bool = option("first find the θ and λ that fit the valid part best", default=False)
 
     def __post_init__(self) -> None:
-        for name, values in {} if self.tune else {"theta": self.theta, "lambda": self.lambda_}.items():
-            if values is None:
-                limit = f"needs {named(f'cache.{name}')}, or {named('cache.tune')}, which finds what fits best"
+        for name, values in (("cache.theta", self.thetas), ("cache.lambda", self.lambdas)):
+            if len(values) != 1 and not self.tune:
+                limit = f"needs one value of {named(name)}, or {named('cache.tune')}, which finds what fits best"
                 raise InputError("cache.window", self.window, limit)
-            if len(values) > 1:
-                limit = f"{len(values)} values are a grid; choose one, or add {named('cache.tune')}"
-                raise InputError(f"cache.{name}", limit=limit)
         require_grid((self.window,), self.thetas, self.lambdas)
-
-    @property
-    def thetas(self) -> Sequence[float]:
-        return THETAS if self.theta is None else self.theta
-
-    @property
-    def lambdas(self) -> Sequence[float]:
-        return LAMBDAS if self.lambda_ is None else self.lambda_
 
 
 LENGTH = 5
@@ -235,43 +233,44 @@ DECAYS = (0.001, 0.002, 0.003, 0.005)
 EPSILON = DynamicConfig().epsilon
 
 
-def dynamic_grid(
-    rates: Sequence[float] | None,
-    decays: Sequence[float] | None,
-    epsilon: float = EPSILON,
-    loss: DynamicLoss = "likelihood",
-) -> list[DynamicConfig]:
-    """Combine every η with every λ; None: the published grid. InputError: a list is empty or a value out of range."""
-    rates, decays = RATES if rates is None else rates, DECAYS if decays is None else decays
-    for name, values in (("rate", rates), ("decay", decays)):
-        require_several(f"dynamic.{name}", values)
-    pairs = product(rates, decays)
-    return [DynamicConfig(rate=rate, decay=decay, epsilon=epsilon, loss=loss) for rate, decay in pairs]
+@options("dynamic")
+class DynamicGrid:
+    """Settings of dynamic evaluation to try: every η with every λ."""
+
+    rates: Sequence[float] | None = option(
+        "η, how fast the weights learn; several: a grid to tune (default: 5e-05; to tune, the published grid)",
+        default=None,
+    )
+    decays: Sequence[float] | None = option(
+        "λ, how fast the weights return to the trained ones; several: a grid to tune (default: 0.002; to tune, the "
+        "published grid)",
+        default=None,
+    )
+    epsilon: float = option("ε, which slows weights with small gradients", default=EPSILON)
+    loss: DynamicLoss = option(
+        "what the weights learn from: the likelihood, or, with a span buffer, the training loss (with the training "
+        "temperature, the last one if annealed, and the reward)",
+        default="likelihood",
+    )
+
+    @property
+    def points(self) -> list[DynamicConfig]:
+        """The points to try; InputError: a list is empty or a value out of range."""
+        rates, decays = RATES if self.rates is None else self.rates, DECAYS if self.decays is None else self.decays
+        for name, values in (("rate", rates), ("decay", decays)):
+            require_several(f"dynamic.{name}", values)
+        pairs = product(rates, decays)
+        return [DynamicConfig(rate=rate, decay=decay, epsilon=self.epsilon, loss=self.loss) for rate, decay in pairs]
 
 
 @options("dynamic")
-class DynamicOptions:
+class DynamicOptions(DynamicGrid):
     """A user's settings of dynamic evaluation: one point, or a grid to search.
 
     Raises:
         InputError: a value is outside its range, or there are several values without `tune`.
     """
 
-    rate: Sequence[float] | None = option(
-        "η, how fast the weights learn (default: 5e-05; to tune, the published grid); several: a grid to tune",
-        default=None,
-    )
-    decay: Sequence[float] | None = option(
-        "λ, how fast the weights return to the trained ones (default: 0.002; to tune, the published grid); several: a "
-        "grid to tune",
-        default=None,
-    )
-    epsilon: float | None = option("ε, which slows weights with small gradients (default: 2e-05)", default=None)
-    loss: DynamicLoss = option(
-        "what the weights learn from: the likelihood, or, with a span buffer, the training loss (with the training "
-        "temperature, the last one if annealed, and the reward)",
-        default="likelihood",
-    )
     statistics: int | None = option(
         "gather the gradient statistics from the first N segments (of 100 streams) of the training text (default: "
         "from all of it)",
@@ -281,7 +280,7 @@ class DynamicOptions:
     tune: bool = option("first find the η and λ that fit the valid part best", default=False)
 
     def __post_init__(self) -> None:
-        for name, values in (("rate", self.rate), ("decay", self.decay)):
+        for name, values in (("rate", self.rates), ("decay", self.decays)):
             if values is not None and len(values) > 1 and not self.tune:
                 limit = f"{len(values)} values are a grid; choose one, or add {named('dynamic.tune')}"
                 raise InputError(f"dynamic.{name}", limit=limit)
@@ -290,12 +289,10 @@ class DynamicOptions:
     @property
     def points(self) -> list[DynamicConfig]:
         """The points to try; a single one without `tune`."""
-        epsilon, rates, decays = EPSILON if self.epsilon is None else self.epsilon, self.rate, self.decay
-        if not self.tune:
-            usual = DynamicConfig()
-            rates = [usual.rate] if rates is None else rates
-            decays = [usual.decay] if decays is None else decays
-        return dynamic_grid(rates, decays, epsilon, self.loss)
+        if self.tune or None not in (self.rates, self.decays):
+            return super().points
+        usual = DynamicConfig()
+        return replace(self, rates=self.rates or [usual.rate], decays=self.decays or [usual.decay]).points
 
 
 LENGTHS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200)

@@ -15,11 +15,12 @@ from spanlm.analysis.pages import cached_content, page_content, plain_content, r
 from spanlm.data.tokenizer import written_words
 from spanlm.data.vocabulary import EOS, UNK
 from spanlm.errors import InputError
+from spanlm.options import kinds
 from spanlm.runs.model import Model, require_weights
 from spanlm.scoring.attention import attention_record
 from spanlm.scoring.cache import cached_words
 from spanlm.scoring.generation import Drawn
-from spanlm.scoring.options import BASES
+from spanlm.scoring.options import BASES, GenerationOptions
 from spanlm.scoring.words import WordScore, as_row, item_rows, written_scores
 from spanlm.serve.fields import NEURAL_CACHE, Attend, Generate, Next, Page, Read, Score, refuse_long
 from spanlm.serve.served import COUNTED, Served
@@ -70,7 +71,7 @@ def _text(model: Model, text: str) -> str:
     """Return a text without marks; InputError if it has no words, or too many tokens."""
     text = model.texts.unmarked_text(text)
     if not written_words(text):
-        raise InputError("text", limit="has no words; write some")
+        raise InputError("text", limit="has no words", way_out="Write some.")
     refuse_long("text", len(model.tokenize(text)))
     return text
 
@@ -238,10 +239,9 @@ def next_word(served: Served, values: Next) -> Row:
 
 def generate(served: Served, values: Generate) -> Callable[[], Row | None]:
     """Start to generate after a prompt; each call of the result returns the next word, and None after the last."""
-    names = ("length", "temperature", "top_k", "top_p", "seed", "unk")
     with served.using(values.attention) as model:
         refuse_long("prompt", len(model.tokenize(values.prompt)))
-        settings = {name: getattr(values, name) for name in names}
+        settings = {name: getattr(values, name) for name in kinds(GenerationOptions)}
         words: Iterator[Drawn] = model.draw(values.prompt, **settings)
 
     def next_one() -> Row | None:

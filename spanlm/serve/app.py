@@ -20,7 +20,7 @@ from spanlm import __version__
 from spanlm.analysis.export import csv_bytes
 from spanlm.errors import InputError, SpanlmError
 from spanlm.serve import answers, fields
-from spanlm.serve.guard import Guard, Names, trouble
+from spanlm.serve.guard import Guard, Names, error_body, trouble
 from spanlm.serve.served import Runs, Served
 from spanlm.serve.work import Busy, Left, Task, Work
 from spanlm.store.plain import finite, json_object, table_bytes
@@ -53,8 +53,8 @@ def make_app(runs: Runs, work: Work, host: str = "127.0.0.1", token: str | None 
     ]
     problems: Any = {
         HTTPException: _no_such,
-        InputError: lambda _, error: trouble(400, " ".join(str(error).split())),
-        SpanlmError: lambda _, error: trouble(500, " ".join(str(error).split())),
+        InputError: lambda _, error: trouble(400, error),
+        SpanlmError: lambda _, error: trouble(500, error),
         NotReady: lambda _, error: trouble(503, str(error), **{"retry-after": "1"}),
         Busy: lambda *_: trouble(429, "too many requests at once; try again", **{"retry-after": "1"}),
         ClientDisconnect: lambda *_: Response(status_code=499),
@@ -157,7 +157,7 @@ async def _events(task: Task, next_one: Callable[[], dict[str, Any] | None]) -> 
             yield _event("word", word)
         yield _event("done", {})
     except SpanlmError as error:
-        yield _event("error", {"error": " ".join(str(error).split())})
+        yield _event("error", error_body(error))
     except Left:  # the server is stopping
         return
 

@@ -11,7 +11,8 @@ from msgspec import Meta
 
 from spanlm.data.tokenizer import written_words
 from spanlm.errors import InputError, nearest
-from spanlm.scoring.options import LEAST_TEMPERATURE, CacheConfig, Context
+from spanlm.options import meanings
+from spanlm.scoring.options import LEAST_TEMPERATURE, CacheConfig, Context, GenerationOptions, ScoreOptions
 from spanlm.store.plain import visible
 
 MOST_WORDS = 20_000
@@ -21,16 +22,16 @@ NEURAL_CACHE = CacheConfig(window=500, theta=0.3, lambda_=0.15)
 """The cache that a request can mix in."""
 
 _SHOWN = 60
+_ERRORS = 'errors are {"error": "a line"}, of a field with its "field", "value", "limit" and "way_out", too'
 _LINES = f"lines of words, at most {MOST_WORDS:,}"
 _LESION = "a lesion of the memory: uniform, none or window=K; null: as trained"
-_PRECEDES = "what precedes a word: its line, all text so far (carry), the lines since a blank one (document)"
 _MIXED = (
     f"mix in a {NEURAL_CACHE.description}, which begins anew where the context does; there is then no entropy and no "
     "rank"
 )
 _TAILS = "for each T, the logarithm of the sum of p^(1/T) over all words but the candidates"
-_HEAT = f"1: the model's own; 0: the likeliest word; otherwise {LEAST_TEMPERATURE} at least"
-_TOP_P = "draw from the fewest words that hold this share of the (top_k words') probability; null: all"
+_GENERATION, _USUAL = meanings(GenerationOptions), GenerationOptions()
+# The limits are the server's: there are none above in Python, and a request must not hold the machine.
 _Heat = Annotated[float, Meta(ge=LEAST_TEMPERATURE, le=100)]
 
 
@@ -45,7 +46,7 @@ class Attend(Request):
     """The rows of `spanlm attend`."""
 
     text: Annotated[str, Meta(description=_LINES)]
-    state: Annotated[Context, Meta(description=_PRECEDES)] = "line"
+    state: Annotated[Context, Meta(description=meanings(ScoreOptions)["state"])] = ScoreOptions().state
 
 
 class _Cached(Attend):
@@ -66,7 +67,7 @@ class Score(_Cached):
     """The rows of `spanlm score`."""
 
     rows: Annotated[Literal["tokens", "words"], Meta(description="rows of tokens or of written words")] = "tokens"
-    base: Annotated[Literal["2", "e", "10"], Meta(description="base of the logarithm: bits, nats or bans")] = "2"
+    base: Annotated[Literal["2", "e", "10"], Meta(description=meanings(ScoreOptions)["base"])] = "2"
 
 
 class Next(Request):
@@ -81,15 +82,12 @@ class Generate(Request):
     """Generated words as a stream of the events word, done and error."""
 
     prompt: Annotated[str, Meta(description="words to go on from; none: a line begins")] = ""
-    length: Annotated[int, Meta(ge=1, le=10_000, description="number of words")] = 50
-    temperature: Annotated[float, Meta(ge=0, le=100, description=_HEAT)] = 1.0
-    top_k: Annotated[
-        Annotated[int, Meta(ge=1, le=10**9)] | None,
-        Meta(description="draw from this number of likeliest words; null: all"),
-    ] = None
-    top_p: Annotated[Annotated[float, Meta(gt=0, le=1)] | None, Meta(description=_TOP_P)] = None
-    seed: Annotated[int, Meta(ge=0, le=2**63 - 1, description="seed of the draws")] = 1
-    unk: Annotated[bool, Meta(description="let <unk> be drawn, too")] = False
+    length: Annotated[int, Meta(ge=1, le=10_000, description=_GENERATION["length"])] = _USUAL.length
+    temperature: Annotated[float, Meta(ge=0, le=100, description=_GENERATION["temperature"])] = _USUAL.temperature
+    top_k: Annotated[Annotated[int, Meta(ge=1, le=10**9)] | None, Meta(description=_GENERATION["top_k"])] = None
+    top_p: Annotated[Annotated[float, Meta(gt=0, le=1)] | None, Meta(description=_GENERATION["top_p"])] = None
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1, description=_GENERATION["seed"])] = _USUAL.seed
+    unk: Annotated[bool, Meta(description=_GENERATION["unk"])] = _USUAL.unk
 
 
 REQUESTS: dict[str, type[Request]] = {
@@ -112,7 +110,7 @@ def checked(body: Mapping[str, Any], kind: type[Kind]) -> Kind:
     known, values = schema["properties"], dict[str, Any]()
     for name, value in body.items():
         if name not in known:
-            raise InputError(f"{_short(name)}: there is no such field.{nearest(name[:_SHOWN], known)}")
+            raise InputError(_short(name), limit=f"there is no such field.{nearest(name[:_SHOWN], known)}")
         if isinstance(value, str):
             _refuse_no_text(name, value)
         whole = isinstance(value, float) and value.is_integer()  # in JSON 1e3 is a whole number
@@ -123,7 +121,7 @@ def checked(body: Mapping[str, Any], kind: type[Kind]) -> Kind:
             raise InputError(name, shown, f"must be {limit(known[name])}") from None
     for name in schema["required"]:
         if name not in values:
-            raise InputError(f"{name}: is missing; give {known[name]['description']}")
+            raise InputError(name, limit="is missing", way_out=f"Give {known[name]['description']}")
     return kind(**values)
 
 
@@ -137,7 +135,7 @@ def readable() -> str:
             default = f"default {json.dumps(field['default'])}" if "default" in field else "required"
             lines.append(f"      {name}: {field['description']}: {limit(field)} ({default})")
         lines.append("")
-    return "\n".join([*lines, 'errors are {"error": "a line"}', ""])
+    return "\n".join([*lines, _ERRORS, ""])
 
 
 def limit(schema: Mapping[str, Any]) -> str:
@@ -156,18 +154,20 @@ def limit(schema: Mapping[str, Any]) -> str:
 
 def _refuse_no_text(name: str, value: str) -> None:
     if "\0" in value:
-        raise InputError(f"{name}: has a NUL character at {value.index(chr(0))}; take it out")
+        raise InputError(name, limit=f"has a NUL character at {value.index(chr(0))}", way_out="Take it out.")
     try:
         value.encode()
     except UnicodeEncodeError as error:
         problem = "half a character (a lone surrogate)"
-        raise InputError(f"{name}: has {problem} at {error.start}; write it whole, or take it out") from None
+        limit = f"has {problem} at {error.start}"
+        raise InputError(name, limit=limit, way_out="Write it whole, or take it out.") from None
     refuse_long(name, len(written_words(value)))
 
 
 def refuse_long(name: str, words: int) -> None:
     if words > MOST_WORDS:
-        raise InputError(f"{name}: has {words:,} words; must be at most {MOST_WORDS:,}. Send it in parts.")
+        limit = f"has {words:,} words; must be at most {MOST_WORDS:,}"
+        raise InputError(name, limit=limit, way_out="Send it in parts.")
 
 
 def _short(text: str) -> str:

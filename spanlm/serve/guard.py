@@ -20,6 +20,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from spanlm.errors import SpanlmError
+
 MOST_BYTES = 1_000_000
 DRAIN_SECONDS = 2.0
 """Most seconds to read the rest of a request before an error is sent, so that the client sees the error."""
@@ -41,9 +43,13 @@ _RAW_HEADERS = [(name.encode(), value.encode()) for name, value in HEADERS.items
 _TOO_LARGE = f"the request has more than {MOST_BYTES:,} bytes. Send less."
 
 
-def trouble(status: int, message: str, **headers: str) -> Response:
-    """Return an error as JSON with a line for people, as every error of the server."""
-    return JSONResponse({"error": message}, status, headers)
+def trouble(status: int, error: str | SpanlmError, **headers: str) -> Response:
+    """Return an error as JSON: a line for people, as every error of the server has, and the parts of one on a field."""
+    return JSONResponse({"error": error} if isinstance(error, str) else error_body(error), status, headers)
+
+
+def error_body(error: SpanlmError) -> dict[str, str]:
+    return {name: " ".join(text.split()) for name, text in error.to_json().items()}
 
 
 @dataclass(frozen=True)

@@ -97,12 +97,12 @@ def expanded(path: str | Path) -> Path:
     return Path(os.path.expanduser(path))  # `Path.expanduser` raises for such a user
 
 
-def make_folder(folder: Path, option: str) -> None:
-    """Create a folder and its parents if missing; InputError about `option` if that fails."""
+def make_folder(folder: Path, field: str) -> None:
+    """Create a folder and its parents if missing; InputError about `field` if that fails."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(option, folder, f"cannot be made: {error.strerror}", "Choose another folder.") from None
+        raise InputError(field, folder, f"cannot be made: {error.strerror}", "Choose another folder.") from None
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from spanlm.config import RunConfig
 from spanlm.data.batching import Segment
-from spanlm.errors import InputError, RunError, SpanlmError, require
+from spanlm.errors import InputError, RunError, SpanlmError, named, require
 from spanlm.models.interfaces import LMState
 from spanlm.scoring.tally import Tally
 from spanlm.store.signals import StopRequest
@@ -147,7 +147,7 @@ class Ranks:
         except RuntimeError as error:  # the libraries have no type for a lost process
             raise RankError(
                 f"rank {self.rank}: lost another process of this training, which has ended or cannot be reached. "
-                "Start again with --resume auto; torchrun --max-restarts does so by itself."
+                f"Start again with {named('resume=True')}; torchrun --max-restarts does so by itself."
             ) from error
 
     def _of_all(self, value: Value) -> list[Value]:

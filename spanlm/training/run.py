@@ -102,7 +102,7 @@ def words_of(config: RunConfig, folder: Path, file: Path) -> list[str]:
     Raises:
         InputError: the file's folder cannot be created.
     """
-    make_folder(file.parent, "--out")
+    make_folder(file.parent, "out")
     save_config(file, config.to_yaml())
     return ["train", f"--config={file}", f"--out={folder}", "--resume=auto"]
 

@@ -43,6 +43,6 @@ def test_nothing_of_another_document_is_taken(document: int, start: int, length:
 
 
 def test_a_corpus_without_documents_says_what_to_do() -> None:
-    with pytest.raises(InputError, match=r"--document=2: small valid is not cut into documents; --from TOKEN .* 16"):
+    with pytest.raises(InputError, match=r"^document=2: small valid is not cut into documents; start=TOKEN .* 16"):
         excerpt(corpus((0,)), "valid", document=2)
     assert excerpt(corpus((0,)), "valid", document=1).words == TEXT, "all of it is one"

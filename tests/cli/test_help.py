@@ -84,7 +84,7 @@ def check(cli: Cli, words: list[str]) -> None:
         result = cli("train", *without_files, "--print_config")
         assert result.status == 0, (words, result.err)
         return
-    text = cli(verb, *(rest[:1] if verb == "data" else ()), "--help", "all").done
+    text = cli(verb, "--help", "all").done
     for word in rest:
         if re.match(r"--?[a-z]", word):
             option = re.escape(word.split("=")[0])

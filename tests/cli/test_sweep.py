@@ -135,7 +135,7 @@ def test_a_sweep_that_was_killed_goes_on_and_a_run_that_fails_stops_no_other(cli
         driver.send_signal(signal.SIGKILL)
     result = subprocess.run(words, **HOW)
     assert result.returncode == 1 and result.stderr.startswith("spanlm: 1 of 4 runs failed. lr=0.1: runs/lr/lr=0.1")
-    assert "(log: runs/lr/logs/lr=0.1.log)" in result.stderr and Path("runs/lr/logs/lr=0.1.log").exists()
+    assert "(log: runs/lr/.logs/lr=0.1.log)" in result.stderr and Path("runs/lr/.logs/lr=0.1.log").exists()
     rows = read_rows(Path("runs/lr/sweep.csv").read_text())
     done = [row for row in rows if row["valid_perplexity"]]
     assert len(rows) == 4 and len(done) == 3 and Path("runs/lr/sweep.svg").exists()
@@ -175,7 +175,7 @@ def test_the_script_for_slurm_trains_a_run_for_each_task(cli: Cli, tiny_corpus: 
     Path("lr.sh").write_text(script)
     subprocess.run(["bash", "-n", "lr.sh"], check=True)
     assert re.search(r"^#SBATCH --array=0-3$", script, re.MULTILINE) and "#SBATCH --signal=TERM@120\n" in script
-    assert "\n#SBATCH --output='my runs/slurm-%a.log'\n" in script
+    assert "\n#SBATCH --output='my runs/.logs/slurm-%a.log'\n" in script
     Path("srun").write_text('#!/bin/bash\necho "$1" > asked\nshift\nexec "$@"\n')  # it takes over no variable
     Path("srun").chmod(0o755)
     environment = {"SLURM_ARRAY_TASK_ID": "2", "SLURM_CPUS_PER_TASK": "1", "PATH": f"{Path.cwd()}:/usr/bin:/bin"}

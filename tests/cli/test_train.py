@@ -4,6 +4,7 @@ import re
 import shutil
 import threading
 from dataclasses import replace
+from glob import glob
 from pathlib import Path
 
 import pytest
@@ -194,8 +195,8 @@ def test_the_next_free_folder(tmp_path: Path) -> None:
     ids=str,
 )
 def test_who_gets_the_tour(tiny_run: Path, words: list[str], tour: bool) -> None:
-    own, fields = training_verbs.train([str(tiny_run) if word == "RUN" else word for word in words])
-    train.completed(own, fields)
+    own = training_verbs.train([str(tiny_run) if word == "RUN" else word for word in words])
+    train.completed(own)
     assert own.tour is tour
 
 
@@ -299,7 +300,7 @@ def test_a_family_is_runs_that_differ_in_their_seed(cli: Cli, command: list[obje
     cli(*command, "--training.seed=5", "--out", "alone").done  # noqa: B018 (checks)
     assert same(weights("fam/seed-5"), weights("alone"))
     assert not same(weights("fam/seed-4"), weights("alone"))
-    found = json.loads(cli("evaluate", *sorted(Path("fam").glob("seed-*")), "--json").done)
+    found = json.loads(cli("evaluate", *sorted(glob("fam/*")), "--json").done)
     assert [member["run"] for member in found["members"]] == ["fam/seed-4", "fam/seed-5"]
 
 
@@ -332,7 +333,7 @@ def test_seeds_side_by_side_are_those_in_turn(cli: Cli, command: list[object]) -
     assert epochs(cli(*side).done) == 0
     assert sorted(path.name for path in Path("side").glob("seed-*")) == ["seed-1", "seed-2"]
     assert all(same(weights(f"side/seed-{seed}"), weights(f"turn/seed-{seed}")) for seed in (1, 2))
-    assert "best epoch" in Path("side/logs/seed-2.log").read_text()
+    assert "best epoch" in Path("side/.logs/seed-2.log").read_text()
     assert "; 2 finished before\n" in cli(*side, "--resume", "auto").done
     cli(*side).refused("--out=side: already holds runs")
 

@@ -150,5 +150,5 @@ def test_any_budget(
 def test_a_tied_head_and_a_budget_beyond_every_size_are_refused() -> None:
     with pytest.raises(InputError, match=r"tied softmax .*model\.head\.tied=false"):
         match_parameters(ModelConfig(head=SoftmaxConfig(tied=True)), 10_000, LSTM300_AT_10K)
-    with pytest.raises(InputError, match="match-parameters"):
+    with pytest.raises(InputError, match="match_parameters"):
         match_parameters(ModelConfig(), 10_000, 10**15)

@@ -73,7 +73,7 @@ def test_large_ensembles_are_left_out_at_a_small_scale_unless_as_many_seeds_are_
     assert not set(made.left_out) & {task.row.name for task in made.tasks}
     more = salton(tiny_corpus, seeds=(1, 2, 3, 4, 5))
     assert "medium-x5" not in more.left_out and "medium-x10" in more.left_out
-    with pytest.raises(InputError, match=r"--rows=large-x38: an ensemble of 38: at scale smoke at most 3"):
+    with pytest.raises(InputError, match=r"^rows=large-x38: an ensemble of 38: at scale smoke at most 3"):
         salton(tiny_corpus, rows=("large-x38",))
 
 
@@ -98,7 +98,7 @@ def test_rows_that_read_sentences_have_a_text_of_their_own(tiny_corpus: Path) ->
 def test_a_table_is_refused_on_the_corpus_of_its_twin(
     paper: str, table: str, corpus: str, home: str, other: str
 ) -> None:
-    said = f"--corpus={corpus}: table {table} has the settings of {home}; .* --table {other}, or --corpus {home}"
+    said = f"^corpus={corpus}: table {table} has the settings of {home}; .* table={other}, or corpus={home}"
     with pytest.raises(InputError, match=said):
         Plan(Request(paper=paper, table=table, corpus=corpus))
 

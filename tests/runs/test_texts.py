@@ -11,6 +11,7 @@ import spanlm
 from spanlm.config import RunConfig
 from spanlm.data.cbt import Question
 from spanlm.data.config import DataConfig
+from spanlm.errors import InputError
 from spanlm.runs.model import TrainedModel
 from spanlm.scoring.cloze import RankedQuestion
 from tests.conftest import tiny_lines
@@ -126,3 +127,9 @@ def test_a_text_that_was_changed_since_the_training_is_noted(tiny_config: RunCon
     assert not any("not the text" in note for note in model.corpus(str(tmp_path / "copy.txt")).notes)
     (tmp_path / "run" / "provenance.jsonl").unlink()
     assert not any("not the text" in note for note in model.corpus().notes)
+
+
+def test_a_part_that_no_corpus_has_is_refused(lowered: TrainedModel) -> None:
+    for ask in (lowered.evaluate, lowered.tune_dynamic):
+        with pytest.raises(InputError, match=r"^split=dev: must be train, valid, test or text$"):
+            ask(split="dev")  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from spanlm.runs.model import TrainedModel
 from spanlm.scoring.dynamic.evaluate import evaluate_dynamic, read_adapting
 from spanlm.scoring.dynamic.statistics import gather_statistics
 from spanlm.scoring.dynamic.tuning import TRIALS, DynamicTuning, Trials, tune_dynamic
-from spanlm.scoring.options import Context, DynamicConfig, dynamic_grid
+from spanlm.scoring.options import Context, DynamicConfig, DynamicGrid
 from spanlm.scoring.perplexity import evaluate
 from spanlm.scoring.protocol import STANDARD, Protocol
 from spanlm.scoring.tally import perplexity, tally
@@ -29,7 +29,7 @@ SOME_RATES, SOME_DECAYS = (0.0003, 0.003, 0.01), (0.0, 0.2)
 
 
 def some_grid(**changes: Any) -> list[DynamicConfig]:
-    return dynamic_grid(**{"rates": SOME_RATES, "decays": SOME_DECAYS, "epsilon": 0.002, **changes})
+    return DynamicGrid(**{"rates": SOME_RATES, "decays": SOME_DECAYS, "epsilon": 0.002, **changes}).points
 
 
 def tuned(

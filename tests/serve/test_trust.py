@@ -39,10 +39,18 @@ PATIENCE = 120
 """Seconds until what is waited for has failed to come, on a machine that does other things, too."""
 
 
+def _one_line_each(answer: Any) -> None:
+    """A line for people and, of an error about a field, the parts of that line."""
+    body = answer.json()
+    assert list(body) in (["error"], [name for name in ("error", "field", "value", "limit", "way_out") if name in body])
+    assert ("limit" in body) == ("field" in body)
+    assert all(text in body["error"] and "\n" not in text for text in body.values())
+
+
 def _refused(answer: Any, status: int, *parts: str) -> None:
     """One line of JSON, with the headers of every answer."""
     assert answer.status_code == status, answer.text
-    assert list(answer.json()) == ["error"] and "\n" not in answer.json()["error"]
+    _one_line_each(answer)
     for part in parts:
         assert part in answer.json()["error"]
     assert HEADERS.items() <= {**answer.headers, "cache-control": "no-store"}.items()
@@ -218,6 +226,13 @@ def test_wrong_fields_are_named(client: TestClient) -> None:
         _refused(client.post(f"/api/{name}", content=f"{{{fields}}}", headers=JSON), 400, said)
     for body in (b"", b"[]", b"null", b"\xff\xfe", b"{", b"{} {}"):
         _refused(client.post("/api/read", content=body, headers=JSON), 400, "JSON")
+
+
+def test_an_error_of_a_field_has_its_parts(client: TestClient) -> None:
+    answer = client.post("/api/read", json={"text": "the", "expected": 21}).json()
+    parts = {"field": "expected", "value": "21", "limit": "must be a whole number from 1 to 20"}
+    assert answer == {"error": "expected=21: must be a whole number from 1 to 20", **parts}
+    assert client.post("/api/read", json={"text": "a\0b"}).json()["way_out"] == "Take it out."
 
 
 def test_wrong_methods_are_refused(client: TestClient) -> None:
@@ -531,7 +546,7 @@ def _answered(client: TestClient, request: tuple[str, bytes], headers: dict[str,
     assert answer.status_code in (200, 400), (answer.status_code, answer.text)
     assert "Traceback" not in answer.text and 'File "' not in answer.text
     if answer.status_code == 400:
-        assert list(answer.json()) == ["error"] and "\n" not in answer.json()["error"]
+        _one_line_each(answer)
         assert len(answer.json()["error"]) < 600
     elif "json" in answer.headers["content-type"]:
         json.loads(answer.text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))

@@ -184,7 +184,7 @@ def build_corpus(config: WikipediaConfig, report: Callable[[Progress], None] = l
 def cut_sources(config: WikipediaConfig, report: Callable[[Progress], None] = lambda progress: None) -> None:
     """Make the shards of some sources for a `build_corpus` of another process, which reports the errors."""
     folder = _unfinished(Path(os.path.abspath(expanded(config.out))))
-    make_folder(folder, "--out")
+    make_folder(folder, "out")
     Shards(config, folder, report).fill(find_sources(config.sources), take=False)
 
 
@@ -196,27 +196,27 @@ def _unfinished(out: Path) -> Path:
 def _workplace(out: Path) -> Iterator[Path]:
     """Lock the hidden folder in which the corpus `out` is built; if the block fails, the shards stay there."""
     if os.path.lexists(out) and not (out.is_dir() and not any(out.iterdir())):
-        raise InputError(f"--out={out}: is there already, and not empty; choose another name, or delete it first")
+        raise InputError("out", out, "is there already, and not empty; choose another name, or delete it first")
     folder = _unfinished(out)
-    make_folder(folder, "--out")
+    make_folder(folder, "out")
     try:
         lock = hold(folder / ".lock")
     except BlockingIOError:
-        raise RunError(f"--out={out}: another process is making it; wait for it, or choose another folder") from None
+        raise RunError("out", out, "another process is making it; wait for it, or choose another folder") from None
     with lock:
         remove_unfinished(folder)
         shutil.rmtree(folder / "corpus", ignore_errors=True)
         try:
             yield folder
         except OSError as error:
-            raise RunError(f"--out={out}: {error.strerror}; make room and give the same command again") from error
+            raise RunError("out", out, f"{error.strerror}; make room and give the same command again") from error
         finally:
             if not any(folder.glob("*.jsonl")):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
 def _too_few(sources: Sequence[Source], shards: Shards) -> InputError:
-    way_out = "; give another --source"
+    way_out = f"; give other {named('sources')}"
     if "no category" in shards.skipped:
         way_out += ", whose articles have categories: a dump, or JSON lines with the field category"
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(shards.skipped.items())) or "nothing"
@@ -265,7 +265,7 @@ def _write(config: WikipediaConfig, shards: Shards, folder: Path) -> dict[str, A
             "vocabulary",
             config.vocabulary,
             f"the training part has only {len(counts):,} different words, {every:,} with <unk> and <eos>",
-            f"Give --vocabulary {every} for all of them, or fewer",
+            f"Give {named(f'vocabulary={every}')} for all of them, or fewer",
         )
     vocabulary = Vocabulary.from_counts(counts, max_size=config.vocabulary)
     known = frozenset(vocabulary.words)

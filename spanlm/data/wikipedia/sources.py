@@ -149,10 +149,10 @@ def find_sources(paths: Sequence[Path]) -> list[Source]:
         inside = sorted(file for file in path.rglob("*") if file.is_file() and _KNOWN.fullmatch(file.name))
         if not inside and not path.is_file():
             problem = "a folder without a file to read" if path.is_dir() else "no such file or folder"
-            raise InputError(f"--source={path}: {problem}; {_ACCEPTED}")
+            raise InputError("sources", path, f"{problem}; {_ACCEPTED}")
         for file in inside or [path]:
             if file.resolve() in files:
-                raise InputError(f"--source={file}: comes twice; name each file once")
+                raise InputError("sources", file, "comes twice; name each file once")
             files[file.resolve()] = file
     return [_source(file) for file in files.values()]
 

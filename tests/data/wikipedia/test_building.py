@@ -93,9 +93,9 @@ def test_the_counts_are_those_that_training_finds(source: Path, tmp_path: Path) 
 
 
 def test_a_vocabulary_of_more_words_than_there_are(source: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"vocabulary=77000: .* Give --vocabulary (\d+) for all") as refused:
+    with pytest.raises(InputError, match=r"vocabulary=77000: .* Give vocabulary=(\d+) for all") as refused:
         build(source, tmp_path / "out", vocabulary=77_000)
-    every = int(str(refused.value).partition("Give --vocabulary ")[2].split()[0])
+    every = int(str(refused.value).partition("Give vocabulary=")[2].split()[0])
     assert not (tmp_path / "out").exists()
     assert reused(source, tmp_path / "out", vocabulary=every) == 1
     assert "<unk>" not in texts(tmp_path / "out")["train"]
