@@ -36,6 +36,10 @@ from spanlm.papers.scales import DynamicSearch, Scale, scaled
 from spanlm.scoring.ngram.config import NgramRunConfig
 from spanlm.store.files import expanded
 
+FALLBACK = 0.5, 1.0, 1.5
+"""The usual discounts of an order whose own cannot be computed."""
+NO_WEIGHTS = ParameterCount(0, 0)
+
 
 def for_each_corpus(request: Request) -> list[Request]:
     """Return a request for each table of a paper whose tables have a corpus each, unless one is named."""
@@ -180,7 +184,9 @@ class Plan:
         """Return the configuration of a preset at this scale, which is searched for once, and its size."""
         name, data = preset.name, self._data[preset.name]
         if isinstance(preset, NgramPreset):
-            return replace(preset.config, data=data), ParameterCount(0, 0)
+            # among the most frequent words none are rare enough to compute discounts
+            fallback = FALLBACK if self.scale.vocabulary_size else preset.config.ngram.fallback
+            return replace(preset.config, data=data, ngram=replace(preset.config.ngram, fallback=fallback)), NO_WEIGHTS
         if name not in self._sizes:
             tokens, words = len(self.texts[data].splits["train"]), len(self.texts[data].vocabulary)
             published = replace(preset.config, data=data)

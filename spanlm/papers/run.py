@@ -19,7 +19,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, SpanlmError
 from spanlm.jobs import ONE_BY_ONE, Engine, of_spanlm
 from spanlm.papers.paper import Cached
-from spanlm.papers.plan import Plan, Task
+from spanlm.papers.plan import FALLBACK, Plan, Task
 from spanlm.papers.record import (
     DIVERGED,
     finished,
@@ -245,7 +245,7 @@ def _counting_seconds(config: NgramRunConfig, corpus: Corpus) -> float:
     ids = corpus.splits["train"].ids
     few, options = np.asarray(ids[:_COUNTED], np.int64), config.ngram
     # few n-grams may be too few for discounts of their own, which take no time
-    counting = KneserNey(options.order, options.fallback or (0.5, 1.0, 1.5))
+    counting = KneserNey(options.order, options.fallback or FALLBACK)
     began = time.perf_counter()
     counting.estimate([few], corpus.vocabulary)
     return (time.perf_counter() - began) * len(ids) / len(few)

@@ -328,7 +328,7 @@ PAPER = Paper(
                 Details(
                     "The paper's accuracy, on the real Children's Book Test; what it quotes from others was not run "
                     "here, but for the counted models",
-                    ("quoted from", *(f"paper: {title}" for title in WORD_CLASSES.values())),
+                    (*(f"paper: {title}" for title in WORD_CLASSES.values()), "quoted from"),
                     quoted=True,
                 ),
             ),
