@@ -310,9 +310,8 @@ def rungs() -> Rows:
         "scale",
         "seeds",
         "test ppl",
-        "paper: test",
         "dynamic: test",
-        "paper, dynamic: test",
+        "paper: test; dynamic",
         "PoU, %; dynamic",
         FULL_SIZE,
     )
@@ -321,12 +320,11 @@ def rungs() -> Rows:
     for model, (scale, seeds, test, pou, paper) in plain.items():
         adapted, opened, printed = dynamic[model]
         shares = NONE if pou == NONE else f"{pou}; {opened}"
-        rows.append(
-            [model, scale, seeds, test, paper, adapted, printed, shares, _at_full_size("li2020", static[model])]
-        )
+        full = _at_full_size("li2020", static[model])
+        rows.append([model, scale, seeds, test, adapted, f"{paper}; {printed}", shares, full])
     for one in (one for one in records("li2020", "reads") if one["test"]):
         name = BUFFERS.get(one["row"].split(",")[0], "AWD-LSTM, float32")
-        numbers = _number(one["test"], 2), NONE, NONE, NONE, _number(one["utilisation"], 1, 100)
+        numbers = _number(one["test"], 2), NONE, NONE, _number(one["utilisation"], 1, 100)
         rows.append([name, one["scale"], str(one["count"]), *numbers, NONE])
     return rows
 
