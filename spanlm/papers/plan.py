@@ -233,8 +233,8 @@ def _tables(request: Request, paper: Paper, scale: Scale) -> tuple[str, tuple[Ta
             f"{twin.name}. Use --table {twin.name}, or --corpus {named.home}."
         )
     exact = [table for table in possible if table.corpus == corpus]
-    without_rows = [table for table in possible if not table.rows]
-    chosen = [named] if named else [*printed, *without_rows] if printed else exact or possible
+    of_text = [table for table in possible if table.home == corpus or not table.rows] if printed else exact
+    chosen = [named] if named else of_text or possible
     known = {row for table in chosen for row in table.rows}
     for row in request.rows or ():
         if row not in known:

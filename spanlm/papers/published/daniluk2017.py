@@ -326,8 +326,8 @@ PAPER = Paper(
                 _accuracy("sentence", "whole query sentence"),
                 _accuracy("candidate", "candidate alone"),
                 Details(
-                    "The paper's accuracy, on the real Children's Book Test; what it quotes from others was not run "
-                    "here, but for the counted models",
+                    "The paper's accuracy, on the real Children's Book Test. Of the rows that it quotes from others "
+                    "only those of counted models are run here",
                     (*(f"paper: {title}" for title in WORD_CLASSES.values()), "quoted from"),
                     quoted=True,
                 ),
