@@ -149,7 +149,7 @@ def _run(plan: Plan, engine: Engine, tables: bool) -> tuple[list[Page], str]:
 
 def _ended(outcome: Outcome) -> str:
     when = "finished before" if outcome.done_before else f"after {_duration(outcome.seconds)}"
-    if outcome.record is not None:
+    if outcome.record is not None and not outcome.error:
         valid, test = (outcome.record[split]["perplexity"] for split in ("valid", "test"))
         return f"valid ppl {valid:,.2f}, test ppl {test:,.2f} ({when})"
     record = outcome.task.record

@@ -86,7 +86,7 @@ class Page:
         reasons = {task.row.name: "not run yet" for task in self.plan.tasks}
         reasons |= {row: f"left out: {why}" for row, why in self.plan.left_out.items()}
         ended = [(row, outcome) for row in titles for outcome in self.outcomes if outcome.task.row.name == row]
-        failed = [(row, outcome) for row, outcome in ended if outcome.record is None]
+        failed = [(row, outcome) for row, outcome in ended if outcome.error and row not in self.filled.lines]
         lines = [f"{titles[row]}: **failed**: {markdown(outcome.error)}" for row, outcome in failed]
         rest = [row for row in titles if row not in dict(ended)]
         lines += [f"{titles[row]}: {reasons.get(row, 'not asked for')}" for row in rest]

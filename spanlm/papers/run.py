@@ -54,8 +54,8 @@ class Outcome:
     """How a task ended."""
 
     task: Task
-    record: dict[str, Any] | None  # None: it failed; a record without results is kept on disk alone
-    error: str = ""  # why it failed
+    record: dict[str, Any] | None  # None: there is none, or one without results, which is kept on disk alone
+    error: str = ""  # why it failed; with a record: a measure of it could not be taken
     done_before: bool = False  # nothing was left to do
     seconds: float = 0  # spent on it now
 
@@ -120,13 +120,17 @@ class Run:
             record = before = done_before(task, self.plan)
             if before is None and not (error := error or self._blocked(task)):
                 record = self._do(task)
+            error = "" if record else error
         except (Interrupted, BrokenPipeError):
             raise
         except (SpanlmError, OSError, RuntimeError, MemoryError, ValueError, KeyError) as problem:
             # RuntimeError: how the tensor library reports a device that is out of memory
             before, record, error = None, None, " ".join(str(problem).split()) or type(problem).__name__
+        if error and not task.models:
+            with suppress(SpanlmError):
+                record = finished(task, self.plan.text_of(task))
         seconds = time.perf_counter() - began
-        outcome = Outcome(task, record, "" if record else error, before is not None and not elsewhere, seconds)
+        outcome = Outcome(task, record, error, before is not None and not elsewhere, seconds)
         self.failed |= {task} if outcome.error else set()
         return outcome
 
@@ -180,7 +184,7 @@ def finished_before(plan: Plan) -> list[Outcome]:
     outcomes = []
     for task in plan.others:
         with suppress(SpanlmError):  # a record of another configuration is not of this table
-            if record := done_before(task, plan):
+            if record := finished(task, plan.text_of(task)):
                 outcomes.append(Outcome(task, record, done_before=True))
     return outcomes
 

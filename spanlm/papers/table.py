@@ -252,7 +252,9 @@ class FilledTable:
 
     def __init__(self, paper: Paper, table: Table, records: Iterable[Record]) -> None:
         self.paper, self.table = paper, table
-        self.records = [record for record in records if record["row"] in table.rows]
+        of_rows = (record for record in records if record["row"] in table.rows)
+        with_cells = bool(table.columns or table.details)  # where what a record lacks is a dash
+        self.records = [record for record in of_rows if with_cells or table.measure in record]
         self.lines = dict[str, Line]()
         for name, row in table.rows.items():
             if runs := [record for record in self.records if record["row"] == name]:
