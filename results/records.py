@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from spanlm.config import RunConfig, config_digest, flat, nested
-from spanlm.papers.registry import find_preset
+from spanlm.papers.registry import PRESETS, find_preset
 
 HERE = Path(__file__).parent
 Record = dict[str, Any]
@@ -138,7 +138,7 @@ def packed(record: Record) -> Record:
     """Return a line without what follows from the rest of it; `whole` gives that back."""
     starts = record.get("starts")
     starts = starts if isinstance(starts, list) and all(isinstance(start, dict) for start in starts) else []
-    apart = {"config"} & record.keys() if "preset" in record else set[str]()
+    apart = {"config"} & record.keys() if record.get("preset") in PRESETS else set[str]()
     apart |= {"starts"} if starts else set()
     line: Record = _pruned({name: x for name, x in record.items() if name not in apart})
     for part in PARTS:

@@ -12,9 +12,11 @@ from typing import Any, cast
 
 from results import scaling
 from results.record import KINDS
-from results.records import PARTS, Record, records
+from results.records import PARTS, Record, read, records
 from spanlm.analysis.figures import Value
+from spanlm.config import RunConfig
 from spanlm.papers.certainty import NONE
+from spanlm.papers.paper import Row
 from spanlm.papers.registry import PAPERS
 from spanlm.papers.table import COLLAPSED, FilledTable, at, cell, in_words, spread
 from spanlm.papers.table import overview as overview_of
@@ -228,6 +230,25 @@ def beside_the_paper() -> Rows:
     return [["model", "paper (its Wikipedia)", *map(_head, TEXTS)], *lines]
 
 
+TIMED = {"merity2018/awd-ptb": "AWD-LSTM PTB size tied", "yang2018/mos-ptb": "mixture of 15 softmaxes PTB size tied"}
+"""Presets of which a training step at the published size was timed on a GPU, with its name there."""
+FULL_SIZE = "published size"
+
+
+def _at_full_size(paper: str, row: Row) -> str:
+    """Return a row's test perplexity at its published size, or that it never ran there: for how long, at the most."""
+    every = (one for lines in read(paper).values() for one in lines)
+    if runs := [one for one in every if one["row"] == row.name and one.get("scale") == "paper"]:
+        return in_words(spread(at(one, "test.perplexity") for one in runs))
+    if (name := TIMED.get(row.preset.name)) is None or not isinstance(row.preset.config, RunConfig):
+        return "not run"
+    training, what = row.preset.config.training, "spanlm, training fp32"
+    epochs = training.epochs + training.finetune.stages * training.finetune.epochs
+    (step,) = (one for one in records("speed", GPU[0]) if one["size"].startswith(name) and one["name"] == what)
+    hours = epochs * scaling.TRAINING_TOKENS / step["tokens_per_second"] / 3600
+    return f"not run: {hours:.1f} h, {step['starts'][0]['device'].removeprefix('NVIDIA ')}"
+
+
 LARGER = "Penn Treebank (300 units)"
 
 
@@ -240,11 +261,12 @@ def perplexities() -> Rows:
     """Return test perplexities of Figure 2c: the paper's, and on each text."""
     measured = [_cells("daniluk2017", text, "2c", ("test ppl",)) for text in TEXTS]
     printed, larger = _cells("daniluk2017", "ptb-small", "2c", ("paper: test",)), _of_larger()
+    full = {_title(row): _at_full_size("daniluk2017", PAPERS["daniluk2017"].rows[row]) for row in FIGURE_2C}
     lines = [
-        [title, *paper, *(cells.get(title, [NONE])[0] for cells in measured), larger.get(title, NONE)]
+        [title, *paper, *(cells.get(title, [NONE])[0] for cells in measured), larger.get(title, NONE), full[title]]
         for title, paper in printed.items()
     ]
-    return [["model", "paper (its Wikipedia)", *map(_head, TEXTS), LARGER], *lines]
+    return [["model", "paper (its Wikipedia)", *map(_head, TEXTS), LARGER, FULL_SIZE], *lines]
 
 
 def orders() -> Rows:
@@ -295,20 +317,22 @@ def rungs() -> Rows:
         "scale",
         "seeds",
         "test ppl",
-        "paper: test",
         "dynamic: test",
-        "paper, dynamic: test",
+        "paper: test; dynamic",
         "PoU, %; dynamic",
+        FULL_SIZE,
     )
     rows = [[*head]]
+    static = {line.title: line.row for line in _filled("li2020", "ptb-small", "1").groups[0].lines}
     for model, (scale, seeds, test, pou, paper) in plain.items():
         adapted, opened, printed = dynamic[model]
         shares = NONE if pou == NONE else f"{pou}; {opened}"
-        rows.append([model, scale, seeds, test, paper, adapted, printed, shares])
+        full = _at_full_size("li2020", static[model])
+        rows.append([model, scale, seeds, test, adapted, f"{paper}; {printed}", shares, full])
     for one in (one for one in records("li2020", "reads") if one["test"]):
         name = BUFFERS.get(one["row"].split(",")[0], "AWD-LSTM, float32")
-        numbers = _number(one["test"], 2), NONE, NONE, NONE, _number(one["utilisation"], 1, 100)
-        rows.append([name, one["scale"], str(one["count"]), *numbers])
+        numbers = _number(one["test"], 2), NONE, NONE, _number(one["utilisation"], 1, 100)
+        rows.append([name, one["scale"], str(one["count"]), *numbers, NONE])
     return rows
 
 

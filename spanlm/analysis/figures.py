@@ -402,6 +402,16 @@ def sweep_figure(title: str, x_label: str, y_label: str, panels: tuple[Panel, ..
 
 
 @styled()
+def equation_figure(title: str, x_label: str, y_label: str, panels: tuple[Panel, ...]) -> Figure:
+    """Draw curves of an equation on plain axes."""
+    figure, plots, keys = _curves(panels, x_label, y_label)
+    ends = [point.x for point in _points(panels)]
+    plots[0].set_xlim(min(ends), max(ends))
+    plots[0].axhline(0, color=MUTED, linewidth=0.9)
+    return finished(figure, title, keys, "Drawn from the equation.")
+
+
+@styled()
 def context_figure(title: str, curves: Sequence[Series], marks: Sequence[tuple[str, float]], caption: str) -> Figure:
     """Draw what is lost over how many words of context there are, with bands; marked numbers are dashed lines."""
     panels, y_label = [Panel("", tuple(curves))], "bits a token more than with the whole context"

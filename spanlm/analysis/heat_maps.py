@@ -72,12 +72,13 @@ def text_figure(record: AttentionRecord) -> Figure:
     return _figure(record.title, [[panel]], ". ".join(filter(None, caption)), unknown=bool(record.unknown))
 
 
-def sentence_figure(sentences: Sequence[Sequence[AttentionRecord]]) -> Figure:
+def sentence_figure(
+    sentences: Sequence[Sequence[AttentionRecord]], title: str = "Attention to the words of the sentence"
+) -> Figure:
     """Draw a row of panels for each sentence, a panel for each model, with a row for each predicted word."""
     records = [record for row in sentences for record in row]
     caption = "Flatness: entropy of a row over that of equal weights, mean over rows with a choice; 1 is flat"
     panels = [[_sentence(record) for record in row] for row in sentences]
-    title = "Attention to the words of the sentence"
     return _figure(title, panels, caption, unknown=any(record.unknown for record in records))
 
 

@@ -12,6 +12,7 @@ from signal import SIGINT
 from spanlm.cli.parser import field_values
 from spanlm.cli.render import grid, note, out, paragraph, progress
 from spanlm.cli.training_report import TrainingReport
+from spanlm.config import RunConfig
 from spanlm.errors import InputError, Interrupted, RunError, SpanlmError, require
 from spanlm.jobs import Engine
 from spanlm.papers.page import Page, write_overview, write_pages
@@ -50,6 +51,9 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _introduce(plan: Plan) -> None:
+    if not plan.tasks:
+        paragraph(f"{plan.paper.title}, {plan.tables[0].title}: drawn from its equation, nothing is trained")
+        return
     names = ", ".join(table.name for table in plan.tables)
     measurements = len(plan.tasks) - len(plan.jobs)
     work = " and ".join([several(len(plan.jobs), "run"), *[several(measurements, "measurement")][:measurements]])
@@ -64,12 +68,15 @@ def _introduce(plan: Plan) -> None:
 
 def _dry_run(plan: Plan) -> None:
     """Print the plan with times estimated from one measured step of each kind of model."""
+    if not plan.tasks:
+        return
     note("measuring a training step of each kind of model …")
     rows, total, estimator = list[Sequence[str]](), 0.0, Estimator(plan)
     for task in plan.tasks:
-        model, count, cells = task.config.model, task.jobs[0].parameters, [""] * 5
-        if not task.models:
-            cells[:3] = [f"{model.encoder.output_size:,}", _millions(count.model), _millions(count.total)]
+        count, cells = task.jobs[0].parameters, [""] * 5
+        if isinstance(task.config, RunConfig) and not task.models:
+            units = task.config.model.encoder.output_size
+            cells[:3] = [f"{units:,}", _millions(count.model), _millions(count.total)]
         if (record := finished(task, plan.text_of(task))) is not None:
             about = "diverged" if DIVERGED in record else "finished"
         else:
@@ -79,7 +86,8 @@ def _dry_run(plan: Plan) -> None:
                 cells[3:] = [str(epochs), f"{speed:,.0f}"] if epochs else ["", ""]
             except (InputError, RunError, RuntimeError) as error:
                 about = f"fails: {error}"
-        rows.append((task.row.name, task.seeds.partition(" ")[2], *cells, about))
+        seeds = "" if task.by_counting else task.seeds.partition(" ")[2]
+        rows.append((task.row.name, seeds, *cells, about))
     grid(["row", "seed", "units", "θ_M", "θ_W+M", "epochs", "tokens/s", "about"], rows)
     if len(plan.jobs) < len(plan.tasks):
         paragraph("a row without sizes evaluates the model of another row in another way")
@@ -120,6 +128,8 @@ def _run(plan: Plan, engine: Engine, tables: bool) -> tuple[list[Page], str]:
     except KeyboardInterrupt:
         why = "stopped between two steps; what was finished is kept. The same command goes on"
         raise Interrupted(why, SIGINT) from None
+    if tables and not plan.tasks:  # figures that need no training
+        written = write_pages(plan, [])
     pages = [Page(plan, table, [*others, *ran]) for table in plan.tables if tables]
     if tables:
         for page in pages:
@@ -139,7 +149,7 @@ def _run(plan: Plan, engine: Engine, tables: bool) -> tuple[list[Page], str]:
 
 def _ended(outcome: Outcome) -> str:
     when = "finished before" if outcome.done_before else f"after {_duration(outcome.seconds)}"
-    if outcome.record is not None:
+    if outcome.record is not None and not outcome.error:
         valid, test = (outcome.record[split]["perplexity"] for split in ("valid", "test"))
         return f"valid ppl {valid:,.2f}, test ppl {test:,.2f} ({when})"
     record = outcome.task.record

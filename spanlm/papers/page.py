@@ -16,12 +16,15 @@ from matplotlib.figure import Figure
 from spanlm.analysis import figures
 from spanlm.analysis.export import write_whole
 from spanlm.analysis.figures import Panel, Point, RowsPanel, Series
+from spanlm.analysis.heat_maps import sentence_figure, text_figure
+from spanlm.analysis.snapshots import Snapshot, snapshot_figure
 from spanlm.analysis.utilisation import Utilisation
 from spanlm.papers.paper import WORD_CLASSES, Dynamic, Plain, Row, Table
 from spanlm.papers.plan import Plan
 from spanlm.papers.request import Request
 from spanlm.papers.run import Outcome
-from spanlm.papers.table import FilledTable, overview, seeds_of, unigram_perplexity
+from spanlm.papers.table import FilledTable, Line, overview, seeds_of, unigram_perplexity
+from spanlm.scoring.attention import AttentionRecord
 from spanlm.store.plain import markdown, markdown_table, several
 
 
@@ -37,6 +40,8 @@ class Page:
 
     def protocol(self, escape: Callable[[str], str] = str) -> list[str]:
         """Say what was measured, and how; a sentence or a few a line."""
+        if not self.table.rows:
+            return [f"{self.table.remark}."]
         plan, corpus, filled, text = self.plan, self.plan.corpus, self.filled, self.table.text
         sizes = ", ".join(f"{split} {len(tokens):,}" for split, tokens in corpus.splits.items())
         lines = [f"Corpus: {escape(corpus.name)} ({sizes} tokens; vocabulary {len(corpus.vocabulary):,})."]
@@ -82,7 +87,7 @@ class Page:
         reasons = {task.row.name: "not run yet" for task in self.plan.tasks}
         reasons |= {row: f"left out: {why}" for row, why in self.plan.left_out.items()}
         ended = [(row, outcome) for row in titles for outcome in self.outcomes if outcome.task.row.name == row]
-        failed = [(row, outcome) for row, outcome in ended if outcome.record is None]
+        failed = [(row, outcome) for row, outcome in ended if outcome.error and row not in self.filled.lines]
         lines = [f"{titles[row]}: **failed**: {markdown(outcome.error)}" for row, outcome in failed]
         rest = [row for row in titles if row not in dict(ended)]
         lines += [f"{titles[row]}: {reasons.get(row, 'not asked for')}" for row in rest]
@@ -117,23 +122,17 @@ class Page:
 
     def figures(self) -> dict[str, Figure]:
         """Return the figures by file name."""
-        lines, cloze = list(self.filled.lines.values()), self.table.measure == "cloze"
+        lines, file = list(self.filled.lines.values()), f"{self.table.file}.svg"
+        heading = f"{self.paper.title}, {self.table.title}"
+        if self.table.equation is not None:
+            panels = (Panel("", tuple(self.table.equation())),)
+            return {file: figures.equation_figure(heading, self.table.x_label, self.table.y_label, panels)}
         if not lines or self.table.measure == "excess":  # the overview has one of them all
             return {}
-        heading, most = f"{self.paper.title}, {self.table.title}", self.filled.most_seeds
-        seeds = "One seed." if most == 1 else f"Means of up to {most} seeds."
-        if self.table.measure == "attention":
-            drawn = figures.lag_figure(self.filled.lags())
-        elif self.table.x_label:  # explains its own error bars
-            drawn = figures.sweep_figure(heading, self.table.x_label, "test perplexity", self._curves(), seeds)
-        else:
-            caption = "Squares: the paper, the real questions. " * cloze + seeds
-            caption += "" if most == 1 else " Bars go from the least to the greatest."
-            caption += "" if cloze else " The axis is logarithmic."
-            titles = list(dict.fromkeys(line.title for line in lines))
-            panels = list(self._accuracies() if cloze else self._perplexities(titles))
-            drawn = figures.rows_figure(heading, titles, panels, caption, logarithmic=not cloze)
-        by_file = {f"{self.table.file}.svg": drawn}
+        drawn = self._drawn(heading, lines)
+        by_file = {} if drawn is None else {file: drawn}
+        if self.table.measure != "perplexity":
+            return by_file
         fields = "utilisation_by_epoch", "oracle_utilisation_by_epoch"
         if used := [line for line in lines if fields[0] in line.records[0]]:
             use = [Utilisation(line.row.title, *(tuple(line.records[0][name]) for name in fields)) for line in used]
@@ -141,6 +140,37 @@ class Page:
             caption = f"{self.plan.corpus.name}, scale {self.plan.scale.name}, first seed."
             by_file[f"{self.table.file}-by-epoch.svg"] = figures.utilisation_figure(heading, use, caption)
         return by_file
+
+    def _drawn(self, heading: str, lines: Sequence[Line]) -> Figure | None:
+        """Return the figure of what the table measures; None: it has none of its own."""
+        table, measure, most = self.table, self.table.measure, self.filled.most_seeds
+        seeds = "One seed." if most == 1 else f"Means of up to {most} seeds."
+        if measure == "attention":
+            return figures.lag_figure(self.filled.lags())
+        if measure == "article":
+            return text_figure(self._looked(lines[0], lines[0].records[0][measure], heading))
+        if measure == "sentences":
+            read = [[self._looked(line, line.records[0][measure][text]) for line in lines] for text in table.texts]
+            return sentence_figure(read, heading)
+        if measure == "buffer" and table.kind == "figure":
+            return snapshot_figure(heading, Snapshot.from_json(lines[0].records[0][measure]))
+        bars = "" if most == 1 else " Bars go from the least to the greatest."
+        if measure == "cloze":
+            caption, titles = f"Squares: the paper, the real questions. {seeds}{bars}", [line.title for line in lines]
+            return figures.rows_figure(heading, titles, list(self._accuracies()), caption)
+        if table.x_label:  # explains its own error bars
+            return figures.sweep_figure(heading, table.x_label, table.y_label, self._curves(), seeds)
+        if not table.columns:  # those of the details alone
+            return None
+        titles = list(dict.fromkeys(line.title for line in lines))
+        caption, panels = f"{seeds}{bars} The axis is logarithmic.", list(self._perplexities(titles))
+        return figures.rows_figure(heading, titles, panels, caption, logarithmic=True)
+
+    def _looked(self, line: Line, tree: Mapping[str, Any], title: str = "") -> AttentionRecord:
+        record = AttentionRecord.from_json(tree)
+        where = f"{self.plan.corpus.name}, scale {self.plan.scale.name}"
+        about = f"{line.title}, scale {self.plan.scale.name}. {record.title}" if title else where
+        return replace(record, title=title or line.title, about=about)
 
     def _perplexities(self, titles: Sequence[str]) -> Iterator[RowsPanel]:
         nothing = (None,) * len(titles)

@@ -7,17 +7,18 @@ trained and evaluated in one way, with named columns (`spanlm.papers.table`). A 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
+from spanlm.analysis.figures import Series
 from spanlm.config import RunConfig
 from spanlm.papers.scales import Scale, changed
 from spanlm.scoring.ngram.config import NgramRunConfig
 from spanlm.scoring.options import DynamicConfig
 
-Measure = Literal["perplexity", "cloze", "attention", "excess"]
+Measure = Literal["perplexity", "cloze", "attention", "excess", "article", "sentences", "buffer"]
 
 WORD_CLASSES = {"NE": "named entities", "CN": "common nouns", "V": "verbs", "P": "prepositions"}
 """Of the questions of the Children's Book Test."""
@@ -89,7 +90,9 @@ class NgramPreset:
     name: str
     paper: str
     sources: tuple[str, ...]
+    title: str = ""
     config: NgramRunConfig
+    reported: Reported = Reported()
     remark: str = ""
 
 
@@ -136,10 +139,11 @@ class Row:
 
     name: str  # for `--rows` and file names
     title: str  # the paper's name for it
-    preset: Preset  # of the training; every preset of a paper has one plain row
+    preset: Preset | NgramPreset  # of the training; every preset of a paper has one plain row
     evaluation: Plain | Cached | Averaged | Dynamic = Plain()
     published: Reported | None = None  # what the paper printed for this row; None: the preset has it
     accuracies: tuple[float, ...] = ()  # that it printed for the `WORD_CLASSES`
+    quoted_from: str = ""  # the paper that its published numbers are quoted from
     in_paper: bool = True  # False: a control of ours
     control: str = ""  # the row that it is compared with, under the same protocol
     figures: tuple[str, ...] = ()  # of the paper that it is in
@@ -155,11 +159,26 @@ class Row:
         return printed if isinstance(self.evaluation, Plain) else Reported()
 
     @property
+    def dynamic(self) -> DynamicConfig | None:
+        """The settings of dynamic evaluation that were published with the trained model."""
+        return self.preset.dynamic if isinstance(self.preset, Preset) else None
+
+    @property
     def by_sentence(self) -> bool:
-        return self.preset.config.training.batching.kind == "sentences"
+        config = self.preset.config
+        return isinstance(config, RunConfig) and config.training.batching.kind == "sentences"
 
 
-def row_of(preset: Preset, title: str = "", control: str = "", **more: Any) -> Row:
+@dataclass(frozen=True, kw_only=True)
+class Quoted:
+    """A row of a table that a paper quotes from another: its numbers stand in the table, and nothing of it runs."""
+
+    title: str
+    quoted_from: str
+    accuracies: tuple[float | None, ...]  # for the `WORD_CLASSES`
+
+
+def row_of(preset: Preset | NgramPreset, title: str = "", control: str = "", **more: Any) -> Row:
     """Return the plain row of a preset, which has its name."""
     return Row(name=preset.name.partition("/")[2], title=title or preset.title, preset=preset, control=control, **more)
 
@@ -207,6 +226,7 @@ class Details:
     caption: str
     columns: tuple[str, ...]  # by name, as those of `Table`
     notes: bool = False  # the caption ends with the notes of the measurements
+    quoted: bool = False  # the table's quoted rows follow
 
 
 class Component(NamedTuple):
@@ -215,6 +235,7 @@ class Component(NamedTuple):
     key: str  # in a record's `parts`
     title: str
     test_ppl: float | None = None  # that was printed
+    expected: str = ""  # the most probable words that were printed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,7 +251,11 @@ class Table:
     columns: tuple[str, ...] = ()  # names of the paper's, or in `spanlm.papers.table.COLUMNS`; none: `details` alone
     details: tuple[Details, ...] = ()  # tables that follow it
     parts: Mapping[str, tuple[Component, ...]] = field(default_factory=dict)  # of rows
+    quoted: tuple[Quoted, ...] = ()
     x_label: str = ""  # of a figure of curves
+    y_label: str = "test perplexity"
+    equation: Callable[[], Sequence[Series]] | None = None  # the curves of a figure without rows: nothing is trained
+    texts: tuple[str, ...] = ()  # what its measure reads: sentences, or the words before a prediction
     corpus: str | None = None  # the only corpus it can run on
     text: PublishedText | None = None  # of the published numbers; if it is registered, the default
     remark: str = ""  # what the paper leaves open, and how it was read
@@ -249,7 +274,7 @@ class Table:
 
     @property
     def file(self) -> str:
-        return f"{self.kind}-{self.name}"
+        return f"{self.kind}-{self.name.removeprefix(f'{self.kind}-')}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,6 +296,10 @@ class Paper:
     def rows(self) -> dict[str, Row]:
         """Return those of all its tables, by name."""
         return {name: row for table in self.tables for name, row in table.rows.items()}
+
+    def texts(self, measure: Measure) -> tuple[str, ...]:
+        """Return what a measure reads, for all tables."""
+        return tuple(dict.fromkeys(text for table in self.tables if table.measure == measure for text in table.texts))
 
     def plain(self, row: Row) -> Row:
         return next(r for r in self.rows.values() if r.preset is row.preset and isinstance(r.evaluation, Plain))

@@ -12,16 +12,33 @@ from typing import TypeVar
 
 from spanlm.config import RunConfig
 from spanlm.data.cbt import Defect, is_cbt_like, read_questions, word_class
-from spanlm.data.config import CBT, DATA_VARIABLE, DataConfig
+from spanlm.data.config import CBT, DATA_VARIABLE, DEMO, DataConfig
 from spanlm.data.corpora import Corpus, is_built, load_corpus, text_path
 from spanlm.data.synthetic import PREFIX
 from spanlm.errors import InputError, named, nearest, nearest_or_all
 from spanlm.models.counting import ParameterCount, count_configured
-from spanlm.papers.paper import WORD_CLASSES, Averaged, Dynamic, Measure, Paper, Plain, Row, Table, by_name
-from spanlm.papers.registry import PAPERS, PRESETS
+from spanlm.papers.paper import (
+    WORD_CLASSES,
+    Averaged,
+    Dynamic,
+    Measure,
+    NgramPreset,
+    Paper,
+    Plain,
+    Preset,
+    Row,
+    Table,
+    by_name,
+)
+from spanlm.papers.registry import PAPERS
 from spanlm.papers.request import Request
 from spanlm.papers.scales import DynamicSearch, Scale, scaled
+from spanlm.scoring.ngram.config import NgramRunConfig
 from spanlm.store.files import expanded
+
+FALLBACK = 0.5, 1.0, 1.5
+"""The usual discounts of an order whose own cannot be computed."""
+NO_WEIGHTS = ParameterCount(0, 0)
 
 
 def for_each_corpus(request: Request) -> list[Request]:
@@ -38,9 +55,9 @@ class Task:
 
     row: Row
     record: Path
-    seed: int  # in a measurement, this and the next four belong to its first model
-    config: RunConfig
-    parameters: ParameterCount
+    seed: int  # in a measurement, this and the next four belong to its first model; of an n-gram model without use
+    config: RunConfig | NgramRunConfig
+    parameters: ParameterCount  # of an n-gram model none
     folder: Path  # of the run
     measures: tuple[Measure, ...]  # taken after the training
     models: tuple[Task, ...] = ()  # one, unless several are averaged
@@ -51,13 +68,26 @@ class Task:
         return self.models or (self,)
 
     @property
+    def by_counting(self) -> bool:
+        """Whether the model is an n-gram model, whose counts depend on no seed."""
+        return isinstance(self.config, NgramRunConfig)
+
+    @property
+    def network(self) -> RunConfig:
+        """The configuration of a training by gradients."""
+        assert isinstance(self.config, RunConfig)
+        return self.config
+
+    @property
     def seeds(self) -> str:
+        if self.by_counting:
+            return "by counting"
         first, last = self.jobs[0].seed, self.jobs[-1].seed
         return f"seed {first}" if len(self.jobs) == 1 else f"seeds {first} to {last}"
 
 
 def record_name(row: str, seed: int | None = None) -> str:
-    """Return the file name of a record; an ensemble has no seed of its own."""
+    """Return the file name of a record; an ensemble and an n-gram model have no seed of their own."""
     return f"{row}.json" if seed is None else f"{row}-seed-{seed}.json"
 
 
@@ -90,7 +120,7 @@ class Plan:
                 chosen_text(row.preset.config.data, corpus, request.data_dir), max_size=scale.vocabulary_size
             )
             for row in rows
-        }
+        } or {"": DataConfig(corpus=corpus, dir=request.data_dir)}  # of figures without rows, which read no text
         self.texts = {data: load_corpus(data) for data in sorted(set(self._data.values()), key=attrgetter("lines"))}
         text = re.sub(r"[^\w.-]+", "-", self.corpus.name.removeprefix(PREFIX))
         place = Path(self.paper.name) / f"{text}-{scale.name}"
@@ -127,7 +157,8 @@ class Plan:
             yield from jobs
             yield replace(jobs[0], row=row, models=jobs, record=self.out / record_name(row.name))
             return
-        for job in (self._job(self.paper.plain(row), seed) for seed in seeds):
+        by_counting = isinstance(row.preset.config, NgramRunConfig)
+        for job in (self._job(self.paper.plain(row), seed) for seed in ((1,) if by_counting else seeds)):
             yield job
             if not isinstance(row.evaluation, Plain):
                 record = self.out / record_name(row.name, job.seed)
@@ -135,22 +166,28 @@ class Plan:
                 yield replace(job, row=row, models=(job,), record=record, search=search)
 
     def _job(self, row: Row, seed: int) -> Task:
-        config, parameters = self._sized(row.preset.name)
-        training = replace(config.training, seed=seed, device=self.request.device)
+        config, parameters = self._sized(row.preset)
+        if isinstance(config, RunConfig):
+            config = replace(config, training=replace(config.training, seed=seed, device=self.request.device))
+        name = record_name(row.name, seed if isinstance(config, RunConfig) else None)
         return Task(
             row=row,
             seed=seed,
-            config=replace(config, training=training),
+            config=config,
             parameters=parameters,
             folder=self._runs / row.name / f"seed-{seed}",
-            record=self.out / record_name(row.name, seed),
+            record=self.out / name,
             measures=self._measures(row),
         )
 
-    def _sized(self, name: str) -> tuple[RunConfig, ParameterCount]:
+    def _sized(self, preset: Preset | NgramPreset) -> tuple[RunConfig | NgramRunConfig, ParameterCount]:
         """Return the configuration of a preset at this scale, which is searched for once, and its size."""
+        name, data = preset.name, self._data[preset.name]
+        if isinstance(preset, NgramPreset):
+            # among the most frequent words none are rare enough to compute discounts
+            fallback = FALLBACK if self.scale.vocabulary_size else preset.config.ngram.fallback
+            return replace(preset.config, data=data, ngram=replace(preset.config.ngram, fallback=fallback)), NO_WEIGHTS
         if name not in self._sizes:
-            preset, data = PRESETS[name], self._data[name]
             tokens, words = len(self.texts[data].splits["train"]), len(self.texts[data].vocabulary)
             published = replace(preset.config, data=data)
             config = scaled(self.scale, published, words, tokens, own_size=preset.own_size)
@@ -179,6 +216,8 @@ def _tables(request: Request, paper: Paper, scale: Scale) -> tuple[str, tuple[Ta
     """
     wanted = _named(paper.tables, "table", request.table) if request.table else None
     corpus = request.corpus or (wanted and wanted.corpus) or scale.corpus or (wanted and wanted.home)
+    if wanted is not None and not wanted.rows:
+        corpus = corpus or DEMO  # it reads no text
     if not corpus:
         homes = ", ".join(f"{table.name} ({table.home})" for table in paper.tables)
         limit = f"must be given at scale {scale.name}: {homes}; or name a {named('corpus')}"
@@ -194,7 +233,8 @@ def _tables(request: Request, paper: Paper, scale: Scale) -> tuple[str, tuple[Ta
         way_out = f"Use {named(f'table={twin.name}')}, or {named(f'corpus={wanted.home}')}."
         raise InputError("corpus", corpus, limit, way_out)
     exact = [table for table in possible if table.corpus == corpus]
-    chosen = [wanted] if wanted else printed or exact or possible
+    of_text = [table for table in possible if table.home == corpus or not table.rows] if printed else exact
+    chosen = [wanted] if wanted else of_text or possible
     known = {row for table in chosen for row in table.rows}
     for row in request.rows or ():
         if row not in known:

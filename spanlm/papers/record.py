@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from spanlm.analysis.attend import attention_by_lag
+from spanlm.analysis.attend import attention_by_lag, excerpt
 from spanlm.analysis.compare import text_blocks
 from spanlm.analysis.export import write_whole
+from spanlm.analysis.snapshots import snapshot_of
 from spanlm.analysis.utilisation import utilisation_of
 from spanlm.config import RunConfig, first_difference
 from spanlm.data.cbt import Defect, is_cbt_like, word_class
@@ -25,14 +26,18 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.synthetic import PREFIX
 from spanlm.errors import InputError, RunError, named
 from spanlm.models.counting import count_parameters
-from spanlm.papers.paper import Averaged, Cached, Dynamic
+from spanlm.options import read_group
+from spanlm.papers.paper import Averaged, Cached, Dynamic, Measure
 from spanlm.papers.plan import Task
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.loading import load
-from spanlm.runs.model import TrainedModel, require_weights
+from spanlm.runs.model import Model, TrainedModel, require_weights
+from spanlm.runs.ngram import ARPA, NgramRun
+from spanlm.scoring.attention import AttentionRecord, attention_record
 from spanlm.scoring.cloze import ClozeTally
 from spanlm.scoring.dynamic.evaluate import DivergedError
 from spanlm.scoring.excess import law_bits
+from spanlm.scoring.ngram.config import NgramRunConfig
 from spanlm.scoring.perplexity import Evaluation
 from spanlm.scoring.resampling import blocks_of
 from spanlm.scoring.stream import Report
@@ -70,7 +75,9 @@ def finished(task: Task, corpus: Corpus) -> dict[str, Any] | None:
             members = zip(task.jobs, record["members"], strict=False)
             now = [_member(_read(job)) if job.record.exists() else member for job, member in members]
             expected |= {"how": _how(task), "members": now}
-        recorded |= _compared(RunConfig.from_tree(record["config"], str(task.record)), task, corpus)
+        tree = record["config"]
+        config = RunConfig.from_tree(tree, str(task.record)) if "model" in tree else read_group(NgramRunConfig, tree)
+        recorded |= _compared(config, task, corpus)
     except (OSError, ValueError, KeyError, TypeError):
         way_out = f"Move it away, or choose another {named('out')}."
         raise InputError(f"{task.record}: is not a record of a run. {way_out}") from None
@@ -83,10 +90,11 @@ def finished(task: Task, corpus: Corpus) -> dict[str, Any] | None:
     return record
 
 
-def _compared(config: RunConfig, task: Task, corpus: Corpus) -> dict[str, Any]:
+def _compared(config: RunConfig | NgramRunConfig, task: Task, corpus: Corpus) -> dict[str, Any]:
     """Return a configuration without the device and the place of the text, which do not distinguish finished runs."""
-    training = replace(config.training, device=task.config.training.device)
-    return replace(config, training=training, data=replace(config.data.compared, corpus=corpus.name)).to_tree()
+    if isinstance(config, RunConfig) and isinstance(task.config, RunConfig):
+        config = replace(config, training=replace(config.training, device=task.config.training.device))
+    return replace(config, data=replace(config.data.compared, corpus=corpus.name)).to_tree()
 
 
 def _read(task: Task) -> dict[str, Any]:
@@ -126,6 +134,23 @@ def _about(task: Task, corpus: Corpus) -> dict[str, Any]:
     }
 
 
+def record_counting(job: Task, model: NgramRun, corpus: Corpus, seconds: float) -> dict[str, Any]:
+    """Evaluate an n-gram model that was counted in so many seconds, 0 if it was before; a cache's share is chosen."""
+    cache = model.model.cache
+    return {
+        "paper": job.row.preset.paper,
+        "row": job.row.name,
+        "ngrams": model.size,
+        "training_seconds": round(seconds, 1),
+        **{split: model.evaluate(corpus, split).to_json() for split in MEASURED},
+        **({"details": {"cache": {"window": cache.window, "lambda": cache.share}}} if cache else {}),
+        **_law(corpus),
+        "blocks": _blocks(model, corpus),
+        "starts": starts(model.folder),
+        **_about(job, corpus),
+    }
+
+
 def record_training(job: Task, model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
     """Evaluate a trained model on valid, and on test, on which no choice depends."""
     epochs, position = epoch_rows(model.folder), last_position(model.folder)
@@ -143,7 +168,7 @@ def record_training(job: Task, model: TrainedModel, corpus: Corpus) -> dict[str,
         "seed": job.seed,
         "model_parameters": job.parameters.model,
         "all_parameters": job.parameters.total,
-        "units": job.config.model.encoder.output_size,
+        "units": job.network.model.encoder.output_size,
         "readout": model.model.memory.readout_size,
         "epochs": len(epochs),
         "best_epoch": best["epoch"],
@@ -159,7 +184,7 @@ def record_training(job: Task, model: TrainedModel, corpus: Corpus) -> dict[str,
     }
 
 
-def _blocks(model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
+def _blocks(model: Model, corpus: Corpus) -> dict[str, Any]:
     """Return the bits of each block of the test text, from which tables say how sure their order is."""
     tokens = corpus.splits["test"]
     try:
@@ -183,7 +208,7 @@ def _law(corpus: Corpus) -> dict[str, Any]:
     return {"law": {split: law_bits(corpus, split) for split in MEASURED}} if known else {}
 
 
-def _cloze_accuracies(model: TrainedModel, questions: Sequence[Path]) -> dict[str, Any]:
+def _cloze_accuracies(model: Model, questions: Sequence[Path]) -> dict[str, Any]:
     tallies, defects = defaultdict[str, ClozeTally](ClozeTally), list[str]()
     for path in questions:
         tally = tallies[word_class(path)]
@@ -266,7 +291,7 @@ def _evaluated(
         # `origin` names the machine's paths
         details["statistics"] = {name: value for name, value in gathered.to_json().items() if name != "origin"}
         options = asdict(search) | {"statistics": gathered, "report": report}
-        tuning = model.tune_dynamic(corpus, "valid", also=search.own_point(task.row.preset.dynamic), **options)
+        tuning = model.tune_dynamic(corpus, "valid", also=search.own_point(task.row.dynamic), **options)
         tuned = tuning.to_json()
         details |= {"dynamic": tuned["best"], "tried": len(tuning.grid), "grid": tuned["grid"], "notes": tuning.notes}
         if tuning.read_before:
@@ -276,25 +301,43 @@ def _evaluated(
         yield split, model.evaluate(corpus, split, **options)
 
 
-def load_model(job: Task, why: str = "") -> TrainedModel:
-    """Load a trained model; the error where it is missing says `why` it is needed."""
-    if not (job.folder / MODEL).exists():
+def load_run(job: Task, why: str = "") -> Model:
+    """Load the model of a run; the error where it is missing says `why` it is needed."""
+    if not (job.folder / (ARPA if job.by_counting else MODEL)).exists():
         raise InputError(
             f"{job.folder}: the run of {job.record} is not there{why}. Put it back, or move the record away to "
             "train again."
         )
-    return require_weights(load(job.folder, job.config.training.device), str(job.record))
+    return load(job.folder, "cpu" if job.by_counting else job.network.training.device)
 
 
-def missing(job: Task, record: Mapping[str, Any]) -> list[str]:
+def load_model(job: Task, why: str = "") -> TrainedModel:
+    """Load a trained network likewise."""
+    return require_weights(load_run(job, why), str(job.record))
+
+
+def missing(job: Task, record: Mapping[str, Any]) -> list[Measure]:
     """Return the measures of a training that its record does not have."""
     return [measure for measure in job.measures if measure != "perplexity" and measure not in record]
 
 
-def measured(measure: str, model: TrainedModel, corpus: Corpus, questions: Sequence[Path]) -> Any:
-    """Take a measure beside perplexity."""
+def measured(measure: Measure, model: Model, corpus: Corpus, questions: Sequence[Path], texts: Sequence[str]) -> Any:
+    """Take a measure beside perplexity; `texts` are those that it reads."""
     if measure == "cloze":
         return _cloze_accuracies(model, questions)
     if measure == "excess":
         return [item.to_json() for item in model.excess(corpus)]
-    return _lag_shares(model, corpus)
+    trained = require_weights(model, measure)
+    if measure == "article":
+        return _article(trained, corpus).to_json()
+    if measure == "sentences":
+        return {text: trained.attend(text).to_json() for text in texts}
+    if measure == "buffer":
+        return snapshot_of(trained, corpus, texts).to_json()
+    return _lag_shares(trained, corpus)
+
+
+def _article(model: TrainedModel, corpus: Corpus) -> AttentionRecord:
+    """Read the beginning of the first document of test (Daniluk et al., 2017, Figure 3a)."""
+    text, first = excerpt(corpus, "test", document=1), model.texts.predict_first
+    return attention_record(model.model, model.vocabulary, text.words, title=text.source, predict_first=first)

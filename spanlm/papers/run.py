@@ -11,29 +11,40 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
+from spanlm.config import RunConfig
 from spanlm.data.config import SPLITS
-from spanlm.errors import Interrupted, SpanlmError
+from spanlm.data.corpora import Corpus
+from spanlm.errors import InputError, Interrupted, SpanlmError
 from spanlm.jobs import ONE_BY_ONE, Engine, of_spanlm
 from spanlm.papers.paper import Cached
-from spanlm.papers.plan import Plan, Task
+from spanlm.papers.plan import FALLBACK, Plan, Task
 from spanlm.papers.record import (
     DIVERGED,
     finished,
-    load_model,
+    load_run,
     measured,
     missing,
+    record_counting,
     record_measurement,
     record_training,
     save,
 )
+from spanlm.runs.model import require_weights
+from spanlm.runs.ngram import NgramRun, load_config, train_ngram
 from spanlm.scoring.dynamic.statistics import STREAMS
+from spanlm.scoring.ngram import KneserNey
+from spanlm.scoring.ngram.config import NgramRunConfig
 from spanlm.scoring.options import LENGTH, DynamicGrid
 from spanlm.scoring.stream import Report, quiet
 from spanlm.store.files import make_folder
+from spanlm.store.run_folder import CONFIG
 from spanlm.training.bench import idle_trainer, timed
 from spanlm.training.progress import Watcher
 from spanlm.training.run import train, words_of
 
+_COUNTED = 100_000  # tokens of a timed count
 _BATCHED = 1 / 3  # cost of a token scored in batches, relative to one in training
 _WORK = 1e9  # a timed step has at most this many tokens times parameters
 
@@ -43,8 +54,8 @@ class Outcome:
     """How a task ended."""
 
     task: Task
-    record: dict[str, Any] | None  # None: it failed; a record without results is kept on disk alone
-    error: str = ""  # why it failed
+    record: dict[str, Any] | None  # None: there is none, or one without results, which is kept on disk alone
+    error: str = ""  # why it failed; with a record: a measure of it could not be taken
     done_before: bool = False  # nothing was left to do
     seconds: float = 0  # spent on it now
 
@@ -96,11 +107,11 @@ class Run:
 
     def _command(self, task: Task, threads: int) -> list[str]:
         """Return the command that trains or measures a row; a training's configuration is written beside its folder."""
-        if task.models:
+        if isinstance(task.config, RunConfig) and not task.models:
+            words = words_of(task.config, task.folder, task.folder.with_suffix(".yaml"))
+        else:
             request = replace(self.plan.request, rows=(task.row.name,), seeds=(task.seed,))
             words = [*request.words, "--no-tables"]
-        else:
-            words = words_of(task.config, task.folder, task.folder.with_suffix(".yaml"))
         return of_spanlm(words, threads)
 
     def _outcome(self, task: Task, error: str = "", elsewhere: bool = False) -> Outcome:
@@ -109,13 +120,17 @@ class Run:
             record = before = done_before(task, self.plan)
             if before is None and not (error := error or self._blocked(task)):
                 record = self._do(task)
+            error = "" if record else error
         except (Interrupted, BrokenPipeError):
             raise
         except (SpanlmError, OSError, RuntimeError, MemoryError, ValueError, KeyError) as problem:
             # RuntimeError: how the tensor library reports a device that is out of memory
             before, record, error = None, None, " ".join(str(problem).split()) or type(problem).__name__
+        if error and not task.models:
+            with suppress(SpanlmError):
+                record = finished(task, self.plan.text_of(task))
         seconds = time.perf_counter() - began
-        outcome = Outcome(task, record, "" if record else error, before is not None and not elsewhere, seconds)
+        outcome = Outcome(task, record, error, before is not None and not elsewhere, seconds)
         self.failed |= {task} if outcome.error else set()
         return outcome
 
@@ -124,20 +139,38 @@ class Run:
         if task.models:
             with self.reporting() as report:
                 return save(task, record_measurement(task, corpus, report))
-        record = finished(task, corpus)
+        record, began = finished(task, corpus), time.perf_counter()
         measures = missing(task, record or {})
-        if record is None:
+        if record is None and isinstance(task.config, RunConfig):
             train(task.config, corpus, task.folder, self.watcher, resume=True)
-        model = load_model(task, f", and its {', '.join(measures)} was not measured yet" if record else "")
-        record = record or save(task, record_training(task, model, corpus))
+        elif record is None and isinstance(task.config, NgramRunConfig):
+            _count(task, task.config, corpus)
+        seconds = time.perf_counter() - began
+        model = load_run(task, f", and its {', '.join(measures)} was not measured yet" if record else "")
+        if record is None and isinstance(model, NgramRun):
+            record = save(task, record_counting(task, model, corpus, seconds))
+        elif record is None:
+            record = save(task, record_training(task, require_weights(model, str(task.record)), corpus))
         for measure in measures:
-            record[measure] = measured(measure, model, corpus, self.plan.questions)
+            texts = self.plan.paper.texts(measure)
+            record[measure] = measured(measure, model, corpus, self.plan.questions, texts)
             save(task, record)
         return record
 
     def _blocked(self, task: Task) -> str:
         needed = (job for job in task.jobs if job in self.failed)
         return next((f"needs {job.row.name}, {job.seeds}, which failed" for job in needed), "")
+
+
+def _count(task: Task, config: NgramRunConfig, corpus: Corpus) -> None:
+    """Count an n-gram model, unless its folder holds it; InputError: it holds another."""
+    if not (task.folder / CONFIG).exists():
+        train_ngram(config, corpus, task.folder)
+        return
+    held = load_config(task.folder / CONFIG)
+    same_share = replace(held.ngram, cache_share=config.ngram.cache_share)
+    if (same_share, held.data.compared) != (config.ngram, config.data.compared):
+        raise InputError(f"{task.folder}: holds another n-gram model. Move it away, or choose another --runs.")
 
 
 def done_before(task: Task, plan: Plan) -> dict[str, Any] | None:
@@ -151,7 +184,7 @@ def finished_before(plan: Plan) -> list[Outcome]:
     outcomes = []
     for task in plan.others:
         with suppress(SpanlmError):  # a record of another configuration is not of this table
-            if record := done_before(task, plan):
+            if record := finished(task, plan.text_of(task)):
                 outcomes.append(Outcome(task, record, done_before=True))
     return outcomes
 
@@ -170,10 +203,12 @@ class Estimator:
     def __call__(self, task: Task) -> tuple[float, int, float]:
         """Return seconds, epochs (at most, finetuning included) and tokens a second; of a measurement, 0 and 0."""
         corpus, job, search = self.plan.text_of(task), task.jobs[0], task.search
+        if isinstance(job.config, NgramRunConfig):
+            return _counting_seconds(job.config, corpus), 0, 0
         train, valid, test = (len(corpus.splits[split]) for split in SPLITS)
         token = self._token(job)
         if not task.models:
-            training = job.config.training
+            training = job.network.training
             epochs = training.epochs + training.finetune.stages * training.finetune.epochs
             return token * (epochs * (train + _BATCHED * valid) + valid + test), epochs, 1 / token
         if search is None:
@@ -182,14 +217,15 @@ class Estimator:
         # the trained weights read valid for the search and, as test, for the result; adapting weights read it once for
         # each finalist, one of which is the result
         tried = DynamicGrid(rates=search.rates, decays=search.decays).points
-        grid = [*tried, *search.own_point(job.row.preset.dynamic)]
+        grid = [*tried, *search.own_point(job.row.dynamic)]
         points, first = len(grid), min(search.first_tokens, valid)
         adapted = points * first + (max(min(search.finalists, points), 1) * valid if first < valid else 0) + test
         gathered = min(train, (search.statistics or math.inf) * STREAMS * LENGTH)
         return adapted * self._token(job, adapting=True) + token * (gathered + 2 * valid + test), 0, 0
 
     def _token(self, job: Task, adapting: bool = False) -> float:
-        config, model, parameters = job.config, job.config.model, job.parameters.total
+        config, parameters = job.network, job.parameters.total
+        model = config.model
         kind = (model.encoder.kind, model.memory.kind, model.head.kind, config.data.lines, adapting)
         if kind not in self._speeds:
             streams, length = config.training.batching.batch_size, config.training.batching.length
@@ -207,3 +243,14 @@ class Estimator:
             seconds /= sum(int(segment.mask.sum()) for segment in segments)
             self._speeds[kind] = seconds / parameters
         return self._speeds[kind] * parameters
+
+
+def _counting_seconds(config: NgramRunConfig, corpus: Corpus) -> float:
+    """Return the time to count an n-gram model, from that of the first tokens."""
+    ids = corpus.splits["train"].ids
+    few, options = np.asarray(ids[:_COUNTED], np.int64), config.ngram
+    # few n-grams may be too few for discounts of their own, which take no time
+    counting = KneserNey(options.order, options.fallback or FALLBACK)
+    began = time.perf_counter()
+    counting.estimate([few], corpus.vocabulary)
+    return (time.perf_counter() - began) * len(ids) / len(few)

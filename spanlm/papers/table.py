@@ -20,6 +20,7 @@ import numpy.typing as npt
 from spanlm.analysis.figures import Value
 from spanlm.analysis.lags import PUBLISHED, LagProfile, MeasuredLags, lag_columns, notes
 from spanlm.analysis.utilisation import spread_epochs
+from spanlm.config import RunConfig
 from spanlm.papers.certainty import NONE, Certainty, certainty
 from spanlm.papers.paper import (
     BY_EPOCH,
@@ -27,8 +28,10 @@ from spanlm.papers.paper import (
     WORD_CLASSES,
     Averaged,
     Column,
+    Component,
     Paper,
     Plain,
+    Quoted,
     Reported,
     Row,
     Section,
@@ -39,6 +42,7 @@ from spanlm.scoring.tally import shown
 
 Record = Mapping[str, Any]
 _MOST_EPOCHS = 12  # columns of PoU by epoch
+_LAST_WORDS = 8  # before a prediction
 
 COLLAPSED = "collapsed"
 """Stands in place of a perplexity that measures no more than that the training failed."""
@@ -79,7 +83,8 @@ def in_words(value: Value, digits: int = 1) -> str:
 
 
 def seeds_of(record: Record) -> tuple[int, ...]:
-    return (record["seed"],) if "seed" in record else tuple(member["seed"] for member in record["members"])
+    """Return the seeds of its trainings: one, those of an ensemble, or none of an n-gram model."""
+    return (record["seed"],) if "seed" in record else tuple(member["seed"] for member in record.get("members", ()))
 
 
 def unigram_perplexity(train: npt.NDArray[np.integer], valid: npt.NDArray[np.integer]) -> float:
@@ -90,9 +95,13 @@ def unigram_perplexity(train: npt.NDArray[np.integer], valid: npt.NDArray[np.int
 
 def cell(line: Line, column: Column) -> str:
     """Return the cell of a row; a dash where it has no such number."""
-    if line.collapsed and column.path in ("valid.perplexity", "test.perplexity"):
+    return _cell(line.facts, column, line.paper.digits)
+
+
+def _cell(facts: Sequence[Record], column: Column, digits: int) -> str:
+    if column.path in ("valid.perplexity", "test.perplexity") and facts[0].get("collapsed"):
         return COLLAPSED
-    facts = line.facts[:1] if column.seeds == "first" else line.facts
+    facts = facts[:1] if column.seeds == "first" else facts
     values = [at(of_seed, column.path) for of_seed in facts]
     if any(value is None for value in values):
         return NONE
@@ -104,7 +113,7 @@ def cell(line: Line, column: Column) -> str:
     if column.interval and len(facts) == 1:
         value = Value(value.value, *at(facts[0], column.interval))
         return "{:.{digits}f} [{:.{digits}f}, {:.{digits}f}]".format(*value, digits=column.digits)
-    return in_words(value, line.paper.digits if column.digits is None else column.digits)
+    return in_words(value, digits if column.digits is None else column.digits)
 
 
 def _of_split(split: str) -> dict[str, Column]:
@@ -136,6 +145,8 @@ COLUMNS: dict[str, Column] = {
     "over": Column("over", "{}", seeds="first"),
     "collapsed": Column("collapsed", "{}", seeds="first"),
     "paper: parameters": Column("published.all_parameters", "{:g}M", seeds="first"),
+    "paper: θ_M": Column("published.model_parameters", "{:g}M", seeds="first"),
+    "quoted from": Column("quoted_from", "{}", seeds="first"),
     "paper: over": Column("published_over", "{}", seeds="first"),
     "best epoch": Column("best_of_epochs", "{}", seeds="each"),
     "train ppl": Column("train_perplexity_at_best", digits=1),
@@ -196,8 +207,9 @@ class Line:
         trained = len(seeds_of(self.records[0]))  # several are the members of an ensemble
         about = {
             "published": vars(self.row.reported),
-            "accuracies": dict(zip(WORD_CLASSES, self.row.accuracies, strict=False)),
-            "seeds": f"1–{trained}" if trained > 1 else str(len(self.records)),
+            "accuracies": _by_class(self.row.accuracies),
+            "quoted_from": self.row.quoted_from or None,
+            "seeds": f"1–{trained}" if trained > 1 else str(len(self.records)) if trained else None,
             "over": self._over(),
             "collapsed": ", ".join(self.collapsed) or None,
             "published_over": self._published_over(),
@@ -210,8 +222,8 @@ class Line:
 
         A mixture hides it: its perplexity is then the other part's, and no measure of what the row is named after.
         """
-        worst = self.filled.frequencies
-        if worst is None or not self.row.preset.config.model.memory.mixes:
+        worst, config = self.filled.frequencies, self.row.preset.config
+        if worst is None or not isinstance(config, RunConfig) or not config.model.memory.mixes:
             return []
         limits = {"perplexity": FREQUENCIES * worst, "parts.encoder": worst, "parts.buffer": worst}
         each = [{name: at(record["valid"], name) for name in limits} for record in self.records]
@@ -278,7 +290,9 @@ class FilledTable:
 
     def __init__(self, paper: Paper, table: Table, records: Iterable[Record], frequencies: float | None = None) -> None:
         self.paper, self.table, self.frequencies = paper, table, frequencies
-        self.records = [record for record in records if record["row"] in table.rows]
+        of_rows = (record for record in records if record["row"] in table.rows)
+        with_cells = bool(table.columns or table.details)  # where what a record lacks is a dash
+        self.records = [record for record in of_rows if with_cells or table.measure in record]
         self.lines = dict[str, Line]()
         for name, row in table.rows.items():
             if runs := [record for record in self.records if record["row"] == name]:
@@ -305,6 +319,9 @@ class FilledTable:
         if self.table.measure == "attention" and self.lines:  # a line a lag, measured and published columns
             header, *rows = map(tuple, lag_columns(measured := self.lags()))
             return [Grid(header, tuple(rows), f"Mean attention in percent, first seed. {' '.join(notes(measured))}")]
+        if self.table.measure == "buffer":
+            shown = [(line, self.table.parts[name]) for name, line in self.lines.items() if name in self.table.parts]
+            return [_expected_grid(*both) for both in shown]
         grids = []
         for group in self.groups if self.table.columns else ():
             caption = ". ".join(text for text in (group.section.title, group.section.note, self.paper.note) if text)
@@ -314,7 +331,8 @@ class FilledTable:
             columns = {title: column for name in details.columns for title, column in self._columns(name).items()}
             first = next(iter(columns.values()), None)
             if lines := [line for line in self.lines.values() if first and cell(line, first) != NONE]:
-                grids.append(_grid(lines, columns, details.caption + (_noted(lines) if details.notes else "")))
+                caption = details.caption + (_noted(lines) if details.notes else "")
+                grids.append(_grid(lines, columns, caption, self.table.quoted if details.quoted else ()))
         return [*grids, *(_sure_grid(group.trained, group.sure) for group in self.groups if group.sure)]
 
     def _columns(self, name: str) -> dict[str, Column]:
@@ -369,11 +387,32 @@ def _order_by_test(section: Section, lines: Sequence[Line]) -> list[str]:
     return [f"{title}By test perplexity {count} of rows stand in the paper's order."] if agree else []
 
 
-def _grid(lines: Sequence[Line], columns: Mapping[str, Column], caption: str) -> Grid:
-    by_column = {name: [cell(line, column) for line in lines] for name, column in columns.items()}
+def _grid(lines: Sequence[Line], columns: Mapping[str, Column], caption: str, quoted: Sequence[Quoted] = ()) -> Grid:
+    """Return a row for each line, and below them one for each that the paper only quotes."""
+    facts = [line.facts for line in lines]
+    facts += [[{"accuracies": _by_class(row.accuracies), "quoted_from": row.quoted_from}] for row in quoted]
+    digits = lines[0].paper.digits
+    by_column = {name: [_cell(of_row, column, digits) for of_row in facts] for name, column in columns.items()}
     kept = {name: cells for name, cells in by_column.items() if set(cells) != {NONE}}
-    rows = zip((line.title for line in lines), *kept.values(), strict=True)
+    titles = [*(line.title for line in lines), *(row.title for row in quoted)]
+    rows = zip(titles, *kept.values(), strict=True)
     return Grid(("model", *kept), tuple(rows), caption)
+
+
+def _by_class(accuracies: Sequence[float | None]) -> dict[str, float | None]:
+    return dict(zip(WORD_CLASSES, accuracies, strict=False))
+
+
+def _expected_grid(line: Line, parts: Sequence[Component]) -> Grid:
+    """Show the most probable words of each part at one word of a text, beside those that the paper printed."""
+    seen = line.records[0]["buffer"]
+    rows = []
+    for part in parts:
+        words = (f"{word} {chance:.3f}" for word, chance in seen["expected"][part.key])
+        rows.append((part.title, ", ".join(words), f"{seen['chance'][part.key]:.3f}", part.expected or NONE))
+    read = " ".join(seen["words"][-_LAST_WORDS:])
+    caption = f"{seen['source']}, after “… {read}”, where the next word is “{seen['target']}”"
+    return Grid(("", "most probable, with p", "p of the next word", "paper: most probable"), tuple(rows), caption)
 
 
 def _sure_grid(lines: Sequence[Line], sure: Certainty) -> Grid:

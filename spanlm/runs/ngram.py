@@ -75,10 +75,14 @@ class NgramRun(Model):
 
     @property
     def description(self) -> str:
-        arpa, cache = self.model.arpa, self.model.cache
-        size = sum(int((~np.isnan(table.log10)).sum()) for table in arpa.tables)
+        cache = self.model.cache
         held = "" if cache is None else f" + cache of the last {cache.window:,} words, λ {cache.share:.3g}"
-        return f"{arpa.order}-gram model, {size:,} n-grams{held}"
+        return f"{self.model.arpa.order}-gram model, {self.size:,} n-grams{held}"
+
+    @property
+    def size(self) -> int:
+        """The number of n-grams of all orders."""
+        return sum(int((~np.isnan(table.log10)).sum()) for table in self.model.arpa.tables)
 
     def title(self) -> str:
         return f"{run_name(self.folder)}, {self.description}"

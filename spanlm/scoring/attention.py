@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from spanlm.models.interfaces import Attention, Head, MixingHead, NextWordModel,
 from spanlm.scoring.options import EXPECTED, EXPECTED_OF_PART
 from spanlm.scoring.protocol import STANDARD
 from spanlm.scoring.stream import STEPS, Reading, Scored, evaluating, read, side_by_side, word_values
+from spanlm.store.plain import finite
 
 MOST_WEIGHTS = 20_000_000
 """Limit for one record: a memory of the whole text has as many weights as the square of its words."""
@@ -126,6 +127,34 @@ class AttentionRecord:
     def is_unknown(self, word: str) -> bool:
         """Whether a word was read as <unk>, also if the text itself has <unk>."""
         return word == UNK or word in self.unknown
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what maps of a record without parts show; `from_json` gives it back, without expected words."""
+        return {
+            "title": self.title,
+            "words": self.words,
+            "targets": self.targets,
+            "unknown": sorted(self.unknown),
+            "nearest_lag": self.nearest_lag,
+            "surprisal_nats": finite(self.surprisal.tolist()),
+            "weights": [[float(f"{weight:.6g}") for weight in row] for row in self.weights.tolist()],
+        }
+
+    @classmethod
+    def from_json(cls, tree: Mapping[str, Any]) -> Self:
+        count = len(tree["words"])
+        return cls(
+            words=tree["words"],
+            targets=tree["targets"],
+            weights=np.array(tree["weights"], dtype=np.float32),
+            surprisal=np.array(tree["surprisal_nats"], dtype=np.float64),  # None is NaN
+            entropy=np.full(count, np.nan),
+            rank=np.zeros(count, dtype=np.int64),
+            expected=[[] for _ in range(count)],
+            title=tree["title"],
+            nearest_lag=tree["nearest_lag"],
+            unknown=frozenset(tree["unknown"]),
+        )
 
     @property
     def window(self) -> int:

@@ -123,8 +123,8 @@ def test_side_by_side_trainings_are_those_of_one_after_another_and_every_line_sa
 @pytest.mark.parametrize(
     ("command", "row", "tables"),
     [
-        (SMOKE, "2-gram", ("figure-2a", "figure-2b", "figure-2c", "figure-3")),
-        (SALTON, "medium", ("table-1", "table-2")),
+        (SMOKE, "2-gram", ("figure-2a", "figure-2b", "figure-2c", "figure-3a", "figure-3")),
+        (SALTON, "medium", ("table-1", "table-2", "figure-2", "figure-3")),
     ],
     ids=["daniluk", "salton"],
 )

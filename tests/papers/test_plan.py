@@ -19,17 +19,6 @@ def labels(made: Plan) -> str:
     return "; ".join(f"{task.row.name}, {task.seeds}" for task in made.tasks)
 
 
-def test_a_row_of_several_tables_is_run_once_and_measured_for_all(tiny_corpus: Path) -> None:
-    made = plan(tiny_corpus, table=None)
-    assert [table.name for table in made.tables] == ["2a", "2b", "2c", "3"]
-    rows = [job.row.name for job in made.jobs]
-    assert len(rows) == len(set(rows))
-    assert set(rows) == {row for table in made.tables for row in table.rows}
-    measures = {job.row.name: job.measures for job in made.jobs}
-    assert measures["kvp-w15"] == ("perplexity", "attention")
-    assert measures["kvp-w5"] == ("perplexity",)
-
-
 @pytest.mark.parametrize(
     ("corpus", "table", "chosen"),
     [

@@ -19,6 +19,7 @@ import pytest
 import spanlm
 from spanlm.errors import InputError, Interrupted
 from spanlm.jobs import Engine
+from spanlm.papers.page import Page
 from spanlm.papers.plan import Plan
 from spanlm.papers.run import Estimator, Outcome, Run, finished_before
 from spanlm.training.progress import EpochEvent, Watcher
@@ -127,6 +128,9 @@ def test_a_measure_that_is_missing_is_added_without_training_or_testing_again(ti
     shutil.move(runs, "away")
     (refused,) = outcomes(made)
     assert "away to train again" in refused.error and "attention" in refused.error
+    assert refused.record == first.record, "what was measured stays in the other tables"
+    page = Page(made, made.tables[0], [refused])
+    assert not page.filled.lines and "**failed**" in page.markdown()
     shutil.move("away", runs)
     (second,) = outcomes(made)
     assert first.record is not None and second.record is not None, second

@@ -27,11 +27,13 @@ from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig, NGramConfig, NoMemoryConfig, RecurrentMemoryConfig
 from spanlm.papers.paper import (
     WORD_CLASSES,
+    Column,
     Details,
     NgramPreset,
     Paper,
     Preset,
     PublishedText,
+    Quoted,
     Row,
     Table,
     by_name,
@@ -47,6 +49,12 @@ TEXT = PublishedText(
     vocabulary_size=77_000,
     registered=False,
     described="its own corpus, 7,500 Wikipedia articles with 77,000 words",
+)
+BOOKS = PublishedText(
+    name="cbt",
+    title="the Children's Book Test",
+    vocabulary_size=0,  # not printed
+    described="the Children's Book Test",
 )
 DEMO = Preset(
     name="demo",
@@ -72,6 +80,25 @@ DEMO = Preset(
 )
 """The default of `spanlm train`: a small Key-Value-Predict model on the embedded corpus, in about a minute."""
 
+_HILL = "Hill et al. 2016"
+_COUNTED = {"kn-5": (0.390, 0.544, 0.778, 0.768), "kn-5-cache": (0.439, 0.577, 0.772, 0.679)}
+_QUOTED = (
+    Quoted(title="Humans (context + query)", quoted_from=_HILL, accuracies=(0.816, 0.816, 0.828, 0.708)),
+    Quoted(title="LSTM (context + query)", quoted_from=_HILL, accuracies=(0.418, 0.560, 0.818, 0.791)),
+    Quoted(title="Memory Network", quoted_from=_HILL, accuracies=(0.666, 0.630, 0.690, 0.703)),
+    *(
+        Quoted(title=title, quoted_from=source, accuracies=(*accuracies, None, None))
+        for title, source, accuracies in (
+            ("AS Reader, avg ensemble", "Kadlec et al. 2016", (0.706, 0.689)),
+            ("AS Reader, greedy ensemble", "Kadlec et al. 2016", (0.710, 0.675)),
+            ("QANN, 4 hops, GloVe", "Weissenborn 2016", (0.729, None)),
+            ("AoA Reader, single model", "Cui et al. 2016a", (0.720, 0.694)),
+            ("CAS Reader, mode avg", "Cui et al. 2016b", (0.692, 0.657)),
+            ("GA Reader, ensemble", "Dhingra et al. 2016", (0.719, 0.694)),
+            ("EpiReader, ensemble", "Trischler et al. 2016", (0.718, 0.706)),
+        )
+    ),
+)
 _ACCURACIES = {
     "fofe-hornn-3": (0.465, 0.497, 0.774, 0.741),
     "gated-hornn-3": (0.508, 0.547, 0.790, 0.774),
@@ -95,9 +122,10 @@ def _row(
     *,
     figures: tuple[str, ...] = ("2c",),
     curve: tuple[str, int] = ("", 0),
-    millions: float = 23.9,
+    millions: tuple[float, float] = (23.9, 47.0),  # θ_M and θ_W+M, which only Figure 2c prints
     **more: Any,
 ) -> Row:
+    model, whole = millions
     first, *others = (f"Figure {figure}" for figure in figures)
     preset = Preset(
         name=f"daniluk2017/{name}",
@@ -109,7 +137,7 @@ def _row(
             model=ModelConfig(embedding_size=300, encoder=encoder, memory=memory),
             training=TrainingConfig(epochs=50, patience=2),
         ),
-        reported=TEXT.reported(valid, test, model_parameters=millions),
+        reported=TEXT.reported(valid, test, whole if "2c" in figures else None, model_parameters=model),
         **more,
     )
     control, accuracies = "" if name == "lstm" else "lstm", _ACCURACIES.get(name, ())
@@ -185,7 +213,7 @@ _MODELS = [
         RecurrentMemoryConfig(),
         {1: 83.5, 5: 80.5, 10: 80.3, 15: 80.1},
         (15, 78.2),
-        millions=70.6,
+        millions=(70.6, 93.7),
         own_size=True,
     ),
     *_windows(
@@ -204,7 +232,7 @@ _ROWS = by_name(*_MODELS, *_ORDERS)
 
 PRESETS = [DEMO, *(row.preset for row in (*_MODELS, *_MATCHED, *_ORDERS))]
 
-_HILL = "published accuracies on CBT, by class: NE {}, CN {}, V {}, P {}; from Hill et al. 2016, by KenLM"
+_REMARK = "published accuracies on CBT, by class: NE {}, CN {}, V {}, P {}; from Hill et al. 2016, by KenLM"
 _ARTICLES = DataConfig(documents="auto")
 
 NGRAM_PRESETS = [
@@ -218,17 +246,25 @@ NGRAM_PRESETS = [
         name="daniluk2017/kn-5",
         paper="Daniluk et al. 2017",
         sources=("Figure 2d, Kneser-Ney LM",),
+        title="Kneser-Ney LM",
         config=NgramRunConfig(data=_ARTICLES),
-        remark=_HILL.format(0.390, 0.544, 0.778, 0.768),
+        remark=_REMARK.format(*_COUNTED["kn-5"]),
     ),
     NgramPreset(
         name="daniluk2017/kn-5-cache",
         paper="Daniluk et al. 2017",
         sources=("Figure 2d, Kneser-Ney LM + cache",),
+        title="Kneser-Ney LM + cache",
         config=NgramRunConfig(data=_ARTICLES, ngram=NgramConfig(cache=1000)),
-        remark=_HILL.format(0.439, 0.577, 0.772, 0.679)
+        remark=_REMARK.format(*_COUNTED["kn-5-cache"])
         + "; the cache is a unigram cache of the last 1,000 words, which is longer than a context of CBT",
     ),
+]
+
+_COUNTED_ROWS = [
+    row_of(preset, accuracies=_COUNTED[name], quoted_from=_HILL, figures=("2d",))
+    for preset in NGRAM_PRESETS
+    if (name := preset.name.partition("/")[2]) in _COUNTED
 ]
 
 _COLUMNS = (
@@ -237,10 +273,10 @@ _COLUMNS = (
 )
 
 
-def _figure(name: str, about: str, *rows: Row, **more: Any) -> Table:
+def _figure(name: str, about: str, *rows: Row, text: PublishedText = TEXT, **more: Any) -> Table:
     """Return a figure of the rows that are in it, unless it names others."""
     rows = rows or tuple(row for row in _ROWS.values() if name in row.figures)
-    return Table(name=name, kind="figure", about=about, rows=by_name(*rows), text=TEXT, **more)
+    return Table(name=name, kind="figure", about=about, rows=by_name(*rows), text=text, **more)
 
 
 def _accuracy(by: str, words: str) -> Details:
@@ -267,25 +303,46 @@ PAPER = Paper(
             sizes=Matched(units=300, published_vocabulary=TEXT.vocabulary_size),
         ),
     ),
+    columns={
+        "θ_W+M": Column("all_parameters", "{:.2f}M", 1e-6),
+        "paper: θ_W+M": Column("published.all_parameters", "{:g}M", seeds="first"),
+    },
     tables=(
         _figure("2a", "test perplexity by window size", columns=_COLUMNS, x_label="window"),
         _figure("2b", "N-gram RNN by order", columns=_COLUMNS, x_label="N"),
-        _figure("2c", "perplexity of all models", columns=_COLUMNS),
+        _figure(
+            "2c",
+            "perplexity of all models",
+            columns=(*_COLUMNS[:3], "paper: θ_M", "θ_W+M", "paper: θ_W+M", *_COLUMNS[3:]),
+        ),
         _figure(
             "2d",
-            "accuracy on the Children's Book Test",
+            "accuracy",
+            *_COUNTED_ROWS,
             *map(_ROWS.__getitem__, _ACCURACIES),
             measure="cloze",
+            text=BOOKS,
+            quoted=_QUOTED,
             details=(
                 _accuracy("sentence", "whole query sentence"),
                 _accuracy("candidate", "candidate alone"),
                 Details(
-                    "The paper's accuracy, on the real Children's Book Test",
-                    tuple(f"paper: {title}" for title in WORD_CLASSES.values()),
+                    "The paper's accuracy, on the real Children's Book Test. Of the rows that it quotes from others "
+                    "only those of counted models are run here",
+                    (*(f"paper: {title}" for title in WORD_CLASSES.values()), "quoted from"),
+                    quoted=True,
                 ),
             ),
             corpus="cbt",
             remark="the paper does not give the windows it used here: those of Figure 2c are used",
+        ),
+        _figure(
+            "3a",
+            "attention in an article",
+            _ROWS["kvp-w15"],
+            measure="article",
+            remark="the paper gives neither its article, drawn at random, nor the window: here the first document of "
+            "test, its first words, and the window of Figure 3b",
         ),
         _figure(
             "3",

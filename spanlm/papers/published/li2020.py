@@ -35,9 +35,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import torch
+
+from spanlm.analysis.figures import Point, Series
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig, SpanBufferConfig
+from spanlm.models.memories.span_buffer.mixture import BASE, MOST, POWER, SLOPE, rewards
 from spanlm.papers.paper import (
     BY_EPOCH,
+    PENN_TREEBANK,
     TABLES,
     TEXTS,
     Column,
@@ -199,6 +204,11 @@ def _preset(
     )
 
 
+_CASE = (
+    "the paper does not say where its example stands; its words are those around “if it were n't for social security” "
+    "in the training text of Penn Treebank, and this is the word after them. In a text without them, it is the word of "
+    "the beginning of test at which the buffer's prediction is the farthest ahead of the encoder's"
+)
 _ANALYSED = (
     "the paper's parts, oracle and temperatures are those of the trained model while it adapts; here it adapts as a "
     "whole, and each part is read off"
@@ -293,6 +303,53 @@ def _tables(numbers: Printed) -> list[Table]:
     ]
 
 
+def _reward() -> tuple[Series, Series]:
+    """Return the curves of Figure 3: r by q / p, and q / p itself."""
+    ratios = torch.linspace(0, 2, 201, dtype=torch.float64)
+    reward = rewards(torch.zeros_like(ratios), ratios.log())
+    curve, same = (tuple(map(Point, ratios.tolist(), y.tolist())) for y in (reward, ratios))
+    return Series("reward r (Eq. 12)", curve), Series("q / p", same)
+
+
+def _figures(tables: list[Table]) -> list[Table]:
+    """Return the figures and Table 4, of the topmost model on Penn Treebank."""
+    (analysis,) = (table for table in tables if table.name == "3")
+    whole = next(iter(analysis.rows.values()))
+    case: dict[str, Any] = {"rows": by_name(whole), "text": PENN_TREEBANK, "measure": "buffer"}
+    # the words around the paper's example stand here in the training text
+    case |= {"texts": ("if it were n't for social security",), "remark": _CASE}
+    expected = (
+        Component("buffer", "SNB only", expected="payment, assist, money, sponsor"),
+        Component("encoder", "Sequential RNN only", expected="tax, office, number, payment"),
+        Component("mixture", "Sequential RNN + SNB", expected="payment, assist, money, tax"),
+    )
+    return [
+        Table(
+            name="figure-3",
+            kind="figure",
+            label="Figure 3",
+            about="the reward by the ratio of the likelihoods, q / p",
+            rows={},
+            equation=_reward,
+            x_label="q / p",
+            y_label="reward",
+            remark=f"Eq. 12 and 13 with κ = {POWER:g}, a = {MOST:g}, b = {BASE:g} and β = {SLOPE:g}, as printed",
+        ),
+        Table(
+            name="figure-4",
+            kind="figure",
+            label="Figure 4",
+            about="use of the span buffer by epoch",
+            rows=by_name(whole),
+            text=PENN_TREEBANK,
+            details=_DETAILS[1:2],
+            remark="the paper does not say of which model and text it is",
+        ),
+        Table(name="figure-5", kind="figure", label="Figure 5", about="attention in the span buffer", **case),
+        Table(name="4", about="most probable words by part", parts={whole.name: expected}, **case),
+    ]
+
+
 _BY_CORPUS = [_tables(numbers) for numbers in PRINTED]
 _ROWS = [row for tables in _BY_CORPUS for table in tables for row in table.rows.values()]
 
@@ -319,7 +376,7 @@ _RATES, _DECAYS = (5e-5, 1e-4, 2e-4, 4e-4), (0.0005, 0.002, 0.008, 0.032)
 PAPER = Paper(
     name="li2020",
     title="Li et al. 2020",
-    tables=tuple(table for both in zip(*_BY_CORPUS, strict=True) for table in both),
+    tables=(*(table for both in zip(*_BY_CORPUS, strict=True) for table in both), *_figures(_BY_CORPUS[0])),
     columns=_PART_COLUMNS
     | {
         "PoU": Column("test.parts.utilisation", scale=100, digits=1),

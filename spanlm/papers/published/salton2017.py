@@ -284,10 +284,40 @@ def _table(name: str, label: str, rows: tuple[Row, ...], remark: str) -> Table:
     )
 
 
+def _figure(number: int, about: str, *sentences: str) -> Table:
+    """Return a figure of the attention in sentences: a row of panels for each, combined score, then single."""
+    return Table(
+        name=f"figure-{number}",
+        kind="figure",
+        label=f"Figure {number}",
+        about=f"attention over sentences with {about}, trained",
+        text=TEXTS["wt2"],
+        rows=by_name(*_MODELS_WT2[2:]),
+        measure="sentences",
+        texts=sentences,
+        remark="the paper prints its sentences in images alone: these are ours",
+    )
+
+
 PAPER = Paper(
     name="salton2017",
     title="Salton et al. 2017",
-    tables=(_table("1", "ptb", _PENN_TREEBANK, _REMARK_1), _table("2", "wt2", _WIKITEXT_2, _REMARK_2)),
+    tables=(
+        _table("1", "ptb", _PENN_TREEBANK, _REMARK_1),
+        _table("2", "wt2", _WIKITEXT_2, _REMARK_2),
+        _figure(
+            2,
+            "nominal modifiers",
+            "The history of the city in the north of the country was written by a student .",
+            "The first season of the series on the new network was a great success .",
+        ),
+        _figure(
+            3,
+            "relative clauses",
+            "The game that the team won in the final was the last of the season .",
+            "The song which the band had written for the film became popular in the United States .",
+        ),
+    ),
     columns={
         heading: Column(f"{split}.salton2017.{field}")
         for split in ("valid", "test")
