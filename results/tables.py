@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from results import scaling
 from results.record import KINDS
-from results.records import PARTS, Record, read, records
+from results.records import PARTS, Record, records
 from spanlm.analysis.figures import Value
 from spanlm.config import RunConfig
 from spanlm.papers.certainty import NONE
@@ -231,20 +231,17 @@ def beside_the_paper() -> Rows:
 
 
 TIMED = {"merity2018/awd-ptb": "AWD-LSTM PTB size tied", "yang2018/mos-ptb": "mixture of 15 softmaxes PTB size tied"}
-"""Presets of which a training step at the published size was timed on a GPU, with its name there."""
+"""Presets whose training step was timed on a GPU at published size, and the name of the timing."""
 FULL_SIZE = "published size"
 
 
-def _at_full_size(paper: str, row: Row) -> str:
-    """Return a row's test perplexity at its published size, or that it never ran there: for how long, at the most."""
-    every = (one for lines in read(paper).values() for one in lines)
-    if runs := [one for one in every if one["row"] == row.name and one.get("scale") == "paper"]:
-        return in_words(spread(at(one, "test.perplexity") for one in runs))
+def _at_full_size(row: Row) -> str:
+    """Say that a row was not run at its published size, and the hours that a timed step makes of all its epochs."""
     if (name := TIMED.get(row.preset.name)) is None or not isinstance(row.preset.config, RunConfig):
         return "not run"
-    training, what = row.preset.config.training, "spanlm, training fp32"
+    training, timing = row.preset.config.training, "spanlm, training fp32"
     epochs = training.epochs + training.finetune.stages * training.finetune.epochs
-    (step,) = (one for one in records("speed", GPU[0]) if one["size"].startswith(name) and one["name"] == what)
+    (step,) = (one for one in records("speed", GPU[0]) if one["size"].startswith(name) and one["name"] == timing)
     hours = epochs * scaling.TRAINING_TOKENS / step["tokens_per_second"] / 3600
     return f"not run: {hours:.1f} h, {step['starts'][0]['device'].removeprefix('NVIDIA ')}"
 
@@ -261,12 +258,11 @@ def perplexities() -> Rows:
     """Return test perplexities of Figure 2c: the paper's, and on each text."""
     measured = [_cells("daniluk2017", text, "2c", ("test ppl",)) for text in TEXTS]
     printed, larger = _cells("daniluk2017", "ptb-small", "2c", ("paper: test",)), _of_larger()
-    full = {_title(row): _at_full_size("daniluk2017", PAPERS["daniluk2017"].rows[row]) for row in FIGURE_2C}
     lines = [
-        [title, *paper, *(cells.get(title, [NONE])[0] for cells in measured), larger.get(title, NONE), full[title]]
+        [title, *paper, *(cells.get(title, [NONE])[0] for cells in measured), larger.get(title, NONE)]
         for title, paper in printed.items()
     ]
-    return [["model", "paper (its Wikipedia)", *map(_head, TEXTS), LARGER, FULL_SIZE], *lines]
+    return [["model", "paper (its Wikipedia)", *map(_head, TEXTS), LARGER], *lines]
 
 
 def orders() -> Rows:
@@ -327,7 +323,7 @@ def rungs() -> Rows:
     for model, (scale, seeds, test, pou, paper) in plain.items():
         adapted, opened, printed = dynamic[model]
         shares = NONE if pou == NONE else f"{pou}; {opened}"
-        full = _at_full_size("li2020", static[model])
+        full = _at_full_size(static[model])
         rows.append([model, scale, seeds, test, adapted, f"{paper}; {printed}", shares, full])
     for one in (one for one in records("li2020", "reads") if one["test"]):
         name = BUFFERS.get(one["row"].split(",")[0], "AWD-LSTM, float32")

@@ -124,6 +124,7 @@ def _compare_answers(sides: Sequence[_Side], options: argparse.Namespace) -> Non
     for name, value in _OF_TEXTS.items():
         if getattr(options, name) != value:
             raise InputError(name, limit=f"is of texts. Leave it or {named('questions')} out")
+    refuse_given(options, "cache", f"is of texts. Leave it or {named('questions')} out")
     check_output(options.out, options.questions)
     if options.out is not None:
         checked_suffix(options.out, TABLES)
@@ -189,7 +190,8 @@ def _sides(options: argparse.Namespace) -> list[_Side]:
         name = f"all as one ({options.combine})"
         sides.append(_Side(name, runs, combined=True, cached=all(side.cached for side in sides)))
     if len(sides) < 2:
-        raise InputError(f"{folders[0]}: nothing to compare it with; name another run, or --attention or --cache")
+        ways = "--attention" if options.questions else "--attention or --cache"
+        raise InputError(f"{folders[0]}: nothing to compare it with; name another run, or {ways}")
     return sides
 
 

@@ -436,7 +436,7 @@ def _verified_fingerprint(source: Source, split: Split) -> str:
     if expected is not None and digest != expected:
         raise InputError(
             f"{text.path}: not the published {source.name} {split} text (SHA-256 {digest}, "
-            f"published {expected}); fetch it again, or give its folder as data.corpus to use it as it is"
+            f"published {expected}); fetch it again, or give its folder as {named('data.corpus')} to use it as it is"
         )
     return digest
 

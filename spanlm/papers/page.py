@@ -59,10 +59,12 @@ class Page:
         plain = [line for line in filled.lines.values() if isinstance(line.row.evaluation, Plain)]
         if counted := dict.fromkeys(line.records[0]["test"]["protocol"] for line in plain):
             ways = "; or: ".join(counted)
-            lines.append(f"Perplexity: exp(NLL / token); {ways}. The best epoch is that of the best validation.")
+            best = " The best epoch is that of the best validation." if filled.most_seeds else ""
+            lines.append(f"Perplexity: exp(NLL / token); {ways}.{best}")
         seeds = sorted({seed for record in filled.records for seed in seeds_of(record)})
         spread = "; means, with the least and the greatest" * (filled.most_seeds > 1)
-        lines.append(f"Seeds: {', '.join(map(str, seeds))}{spread}.")
+        if seeds:
+            lines.append(f"Seeds: {', '.join(map(str, seeds))}{spread}.")
         return lines + ([f"Note: {self.table.remark}."] if self.table.remark else [])
 
     def markdown(self, figures: Iterable[str] = ()) -> str:

@@ -248,7 +248,8 @@ class Estimator:
 def _counting_seconds(config: NgramRunConfig, corpus: Corpus) -> float:
     """Return the time to count an n-gram model, from that of the first tokens."""
     ids = corpus.splits["train"].ids
-    few, options = np.asarray(ids[:_COUNTED], np.int64), config.ngram
+    ends = np.flatnonzero(np.asarray(ids[:_COUNTED]) == corpus.vocabulary.eos_id)
+    few, options = np.asarray(ids[: ends[-1] + 1], np.int64), config.ngram  # whole lines
     # few n-grams may be too few for discounts of their own, which take no time
     counting = KneserNey(options.order, options.fallback or FALLBACK)
     began = time.perf_counter()

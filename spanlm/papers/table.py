@@ -225,6 +225,9 @@ class Line:
         worst, config = self.filled.frequencies, self.row.preset.config
         if worst is None or not isinstance(config, RunConfig) or not config.model.memory.mixes:
             return []
+        control = self.filled.lines.get(self.row.control)
+        if control and any(record["valid"]["perplexity"] > FREQUENCIES * worst for record in control.records):
+            return []  # all are trained too little to tell
         limits = {"perplexity": FREQUENCIES * worst, "parts.encoder": worst, "parts.buffer": worst}
         each = [{name: at(record["valid"], name) for name in limits} for record in self.records]
         failed = [name for name, limit in limits.items() if any((ppls[name] or 0) > limit for ppls in each)]

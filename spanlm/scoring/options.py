@@ -292,7 +292,9 @@ class DynamicOptions(DynamicGrid):
         if self.tune or None not in (self.rates, self.decays):
             return super().points
         usual = DynamicConfig()
-        return replace(self, rates=self.rates or [usual.rate], decays=self.decays or [usual.decay]).points
+        rates = [usual.rate] if self.rates is None else self.rates
+        decays = [usual.decay] if self.decays is None else self.decays
+        return replace(self, rates=rates, decays=decays).points
 
 
 LENGTHS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200)

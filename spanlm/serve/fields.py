@@ -110,7 +110,9 @@ def checked(body: Mapping[str, Any], kind: type[Kind]) -> Kind:
     known, values = schema["properties"], dict[str, Any]()
     for name, value in body.items():
         if name not in known:
-            raise InputError(_short(name), limit=f"there is no such field.{nearest(name[:_SHOWN], known)}")
+            raise InputError(
+                _short(name), limit="there is no such field.", way_out=nearest(name[:_SHOWN], known).strip()
+            )
         if isinstance(value, str):
             _refuse_no_text(name, value)
         whole = isinstance(value, float) and value.is_integer()  # in JSON 1e3 is a whole number

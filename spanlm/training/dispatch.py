@@ -4,15 +4,15 @@ A step of small kernels takes as long as Python needs to start them, so their nu
 a GPU: on torch's device `meta` tensors have shapes and no values, and a model takes the ways that it takes on a GPU.
 
 *Operations* are torch's dispatched calls, forward, backward and update. Views start no kernel and are not counted;
-torch's LSTM and RNN are one call of cuDNN each way; a call may start several kernels. *Waits* are reads of a value: a
-number for Python (`item`, `tolist`), a copy to the processor, a mask's places (`nonzero`). Python then waits until the
-GPU has done all that was started. A value that is read is 1 here, and a mask is true everywhere.
+torch's LSTM and RNN are one call of cuDNN each way; a call may start several kernels. All is in float32: `meta` knows
+no autocast, whose casts are further operations. *Waits* are reads of a value: a number for Python (`item`, `tolist`), a
+copy to the processor, a mask's places (`nonzero`). Python then waits until the GPU has done all that was started. A
+value that is read is 1 here, and a mask is true everywhere.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -37,8 +37,17 @@ CUDNN = ("lstm", "rnn_tanh")
 class DispatchedStep:
     """What a training step asks of a GPU: operations by name, and waits."""
 
-    operations: Counter[str] = field(default_factory=Counter)
+    operations: dict[str, int] = field(default_factory=dict)
     waits: int = 0
+
+    @property
+    def total(self) -> int:
+        """How many operations there are."""
+        return sum(self.operations.values())
+
+    def add(self, name: str) -> None:
+        """Count an operation."""
+        self.operations[name] = self.operations.get(name, 0) + 1
 
 
 def dispatched(trainer: Trainer, segment: Segment) -> DispatchedStep:
@@ -93,12 +102,12 @@ class _Recurrent(torch.autograd.Function):
         ctx.step = step
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(x, *inputs)
-        step.operations["cudnn_rnn"] += 1
+        step.add("cudnn_rnn")
         return x.new_empty(*x.shape[:2], inputs[0].shape[-1]), *map(torch.empty_like, inputs[:states])
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        ctx.step.operations["cudnn_rnn_backward"] += 1
+        ctx.step.add("cudnn_rnn_backward")
         return None, None, *map(torch.empty_like, ctx.saved_tensors)
 
 
@@ -117,7 +126,7 @@ class _Dispatched(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         name, kwargs = str(func), kwargs or {}
         if name.startswith("aten.") and not func.is_view and not re.search("empty|detach", name):
-            self.counted.operations[name.removeprefix("aten.")] += 1
+            self.counted.add(name.removeprefix("aten."))
         if isinstance(x := args[0] if args else None, Tensor) and x.is_meta:
             if name == "aten._local_scalar_dense.default":
                 self.counted.waits += 1

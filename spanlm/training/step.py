@@ -111,7 +111,7 @@ def _groups(segment: Segment, state: LMState, size: int | None, ranks: Ranks) ->
 def clip(model: LanguageModel, limit: float | None) -> Tensor:
     """Scale all gradients to a global norm of at most `limit`; return the norm before."""
     grads = [p.grad for p in model.parameters() if p.grad is not None]
-    # as torch.nn.utils has it, which calls a kernel for each tensor on some devices
+    # torch.nn.utils computes the same, on some devices by a call for each tensor
     norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))
     if limit is not None:
         torch._foreach_mul_(grads, (limit / (norm + 1e-6)).clamp(max=1.0))

@@ -13,10 +13,10 @@ With `newest_apart` the simple RNN's feedback W_0 h_{t-1} stands before the pool
     h_t = tanh(W_in x_t + W_0 h_{t-1} + pool_n(W_n h_{t-1-n}) + b)
 
 Daniluk et al. (2017, Figure 2c) use fofe and gated of order 3, but print neither equations nor α nor the nonlinearity:
-here α = 0.6 and tanh. Their models have the sizes nearest to the parameters of an LSTM of 300 units, and so have 303
-and 297 units with four matrices W and three gates: N = 3 counts what the simple RNN lacks. With fofe that is
-Σ αⁿ W_n h_{t-1-n} from n = 0, a filter of third order. So their presets have `newest_apart`; that the newest output is
-the one without a gate is a guess.
+here α = 0.6 and tanh. Their other models have the size whose parameters are nearest to those of an LSTM of 300 units.
+So have 303 units (fofe) and 297 units (gated) with four matrices W and three gates, and not with three matrices. So
+N = 3 counts the outputs that a simple RNN does not read, and the presets have `newest_apart`; with fofe it is a filter
+of third order, Σ αⁿ W_n h_{t-1-n} from n = 0. That the newest output is the one without a gate is a guess.
 
 The code is a plain loop over the steps: a step's products are one batched call, which takes nearly all the time.
 """

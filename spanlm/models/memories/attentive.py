@@ -85,7 +85,8 @@ class AttentiveConfig(MemoryConfig):
         default=False,
     )
     merge: Merge = option(
-        "tanh (Eq. 7), or context: the head reads c_t alone, which the paper's footnote 3 found far worse",
+        "tanh (Eq. 7), or context: the head reads c_t alone, which the paper tried, too (footnote 3: far below earlier "
+        "models)",
         default="tanh",
     )
     merge_bias: bool = option(
