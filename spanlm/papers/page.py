@@ -55,13 +55,13 @@ class Page:
         adapting = any(isinstance(row.evaluation, Dynamic) for row in self.table.rows.values())
         lines += plan.scale.describe(adapting)
         lines += ["What the published rows leave open: `spanlm presets`."] if text else []
+        seeds = sorted({seed for record in filled.records for seed in seeds_of(record)})
         # what a cache adds is in the notes on it
         plain = [line for line in filled.lines.values() if isinstance(line.row.evaluation, Plain)]
         if counted := dict.fromkeys(line.records[0]["test"]["protocol"] for line in plain):
             ways = "; or: ".join(counted)
-            best = " The best epoch is that of the best validation." if filled.most_seeds else ""
+            best = " The best epoch is that of the best validation." if seeds else ""
             lines.append(f"Perplexity: exp(NLL / token); {ways}.{best}")
-        seeds = sorted({seed for record in filled.records for seed in seeds_of(record)})
         spread = "; means, with the least and the greatest" * (filled.most_seeds > 1)
         if seeds:
             lines.append(f"Seeds: {', '.join(map(str, seeds))}{spread}.")
