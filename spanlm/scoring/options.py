@@ -142,11 +142,11 @@ class CacheGrid:
     """θ and λ of the neural caches to try."""
 
     thetas: Sequence[float] = option(
-        "θ, how much the similarity of states counts; several: a grid to tune (default, to tune: 0 to 4)",
+        "θ, how much the similarity of states counts; several: a grid to tune (default when tuned: 0 to 4)",
         default=THETAS,
     )
     lambdas: Sequence[float] = option(
-        "λ, the cache's share, 0 to 1; several: a grid to tune (default, to tune: 0 to 0.6)", default=LAMBDAS
+        "λ, the cache's share, 0 to 1; several: a grid to tune (default when tuned: 0 to 0.6)", default=LAMBDAS
     )
 
 

@@ -103,15 +103,16 @@ class WikipediaConfig:
         default=None,
     )
     like: Like | None = option(
-        "take articles of the categories of this paper, in equal shares of the number that it has, or of `articles`",
+        "take articles of the categories of this paper, in equal shares of the number that it has, or of "
+        f"{named('articles')}",
         default=None,
     )
     articles: int | None = option("take the first N articles only", default=None, limit=at_least(3))
     seed: int = option("decides which articles are held out", default=1)
     jobs: int | None = option("processes (default: one per processor); does not change results", default=None)
     on: str | None = option(
-        "read each source in a Ray task, at most `jobs` at a time on a machine: ray starts Ray here; ray:ADDRESS "
-        "connects to a cluster whose machines share the disk. Does not change results",
+        f"read each source in a Ray task, at most {named('jobs')} at a time on a machine: ray starts Ray here; "
+        "ray:ADDRESS connects to a cluster whose machines share the disk. Does not change results",
         default=None,
     )
     lowercase: bool = option("write words in small letters", default=False)
