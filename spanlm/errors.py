@@ -75,7 +75,8 @@ class SpanlmError(Exception):
         """Return the error as a line and, if it is about a field, its parts, each as text; empty ones are left out."""
         value = "" if self.value is ABSENT else as_written(self.value)
         parts = {"field": self.field, "value": value, "limit": told(self.limit), "way_out": told(self.way_out)}
-        return {"error": str(self), **{name: text for name, text in parts.items() if text and self.limit}}
+        shown = {name: text for name, text in parts.items() if text or name == "field"} if self.limit else {}
+        return {"error": str(self), **shown}
 
     def within(self, place: object) -> Self:
         """Return the error as one of a file, or of another place, in which the field stands."""

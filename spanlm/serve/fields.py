@@ -111,7 +111,7 @@ def checked(body: Mapping[str, Any], kind: type[Kind]) -> Kind:
     for name, value in body.items():
         if name not in known:
             raise InputError(
-                _short(name), limit="there is no such field.", way_out=nearest(name[:_SHOWN], known).strip()
+                _short(name), limit="there is no such field", way_out=nearest(name[:_SHOWN], known).strip()
             )
         if isinstance(value, str):
             _refuse_no_text(name, value)

@@ -116,7 +116,8 @@ def test_two_interrupts_at_any_moment_are_one_line(tiny_run: Path, tmp_path: Pat
     for number in range(8):
         command = [sys.executable, "-m", "spanlm", verb, tiny_run, *rest]
         process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        for pause in (0.2 + 0.4 * number * draw.random(), draw.choice([0, 0.001, 0.1])):
+        begun = 0.5  # by then Python has started, and imported this much
+        for pause in (begun + 0.4 * number * draw.random(), draw.choice([0, 0.001, 0.1])):
             time.sleep(pause)
             process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=240)

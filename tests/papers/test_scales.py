@@ -18,7 +18,10 @@ from spanlm.training.config import FinetuneConfig, ScheduleConfig, TrainingConfi
 from spanlm.training.optimizers import next_rate
 from tests.cases import rest_slow
 
-PRESETS = {name: sorted({row.preset.name for row in paper.rows.values()}) for name, paper in PAPERS.items()}
+PRESETS = {
+    name: sorted({row.preset.name for row in paper.rows.values() if isinstance(row.preset.config, RunConfig)})
+    for name, paper in PAPERS.items()
+}
 MATCHED, PROPORTIONAL, LADDER = (
     {scale.name: scale for scale in PAPERS[name].scales} for name in ("daniluk2017", "salton2017", "li2020")
 )
