@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from spanlm.data.batching import Segment
 from spanlm.models.counting import shapes_alone
@@ -111,6 +112,10 @@ class _Recurrent(torch.autograd.Function):
         return None, None, *map(torch.empty_like, ctx.saved_tensors)
 
 
+def _on_meta(x: Tensor | torch.device) -> bool:
+    return (x if isinstance(x, torch.device) else x.device).type == "meta"
+
+
 _recurrent: Callable[..., Any] = _Recurrent.apply  # the library leaves it untyped
 
 
@@ -125,7 +130,8 @@ class _Dispatched(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         name, kwargs = str(func), kwargs or {}
-        if name.startswith("aten.") and not func.is_view and not re.search("empty|detach", name):
+        there = any(isinstance(x, Tensor | torch.device) and _on_meta(x) for x in tree_leaves((args, kwargs)))
+        if there and name.startswith("aten.") and not func.is_view and not re.search("empty|detach", name):
             self.counted.add(name.removeprefix("aten."))
         if isinstance(x := args[0] if args else None, Tensor) and x.is_meta:
             if name == "aten._local_scalar_dense.default":

@@ -20,6 +20,7 @@ def test_operations_are_counted_and_views_are_not() -> None:
     with counted() as step:
         y = (x.T @ x).view(-1)[1:].tanh()
         y.backward(torch.ones_like(y))
+        assert bool((torch.ones(3) + 1).all()), "what the processor computes is not counted"
     once = ("mm.default", "tanh.default", "tanh_backward.default", "ones_like.default", "slice_backward.default")
     assert {name: step.operations[name] for name in once} == dict.fromkeys(once, 1) | {"mm.default": 3}
     assert not any("view" in name or name.startswith("t.") for name in step.operations)
@@ -48,19 +49,19 @@ def test_every_read_of_a_value_is_a_wait() -> None:
 
 # at published sizes, with 10,000 words in lines of 25: operations and waits of a step
 LIMITS = {
-    "zaremba2014/medium": (107, 1),
-    "daniluk2017/lstm": (82, 1),
-    "daniluk2017/4-gram": (101, 1),
-    "daniluk2017/kvp-w5": (235, 1),
-    "daniluk2017/attention-w10": (332, 1),
-    "daniluk2017/rm-w15": (175, 1),
-    "salton2017/lstm-ptb": (108, 1),
-    "salton2017/single-ptb": (148, 1),
-    "salton2017/combined-ptb": (639, 1),
-    "merity2018/awd-ptb": (181, 1),
-    "yang2018/mos-ptb": (423, 2),
-    "wang2019/mos-ps-at-ptb": (444, 2),
-    "li2020/awd-snb-ptb": (508, 1),
+    "zaremba2014/medium": (101, 1),
+    "daniluk2017/lstm": (76, 1),
+    "daniluk2017/4-gram": (95, 1),
+    "daniluk2017/kvp-w5": (229, 1),
+    "daniluk2017/attention-w10": (326, 1),
+    "daniluk2017/rm-w15": (169, 1),
+    "salton2017/lstm-ptb": (102, 1),
+    "salton2017/single-ptb": (142, 1),
+    "salton2017/combined-ptb": (633, 1),
+    "merity2018/awd-ptb": (175, 1),
+    "yang2018/mos-ptb": (416, 2),
+    "wang2019/mos-ps-at-ptb": (438, 2),
+    "li2020/awd-snb-ptb": (502, 1),
 }
 
 
