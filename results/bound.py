@@ -65,13 +65,13 @@ def nearest(head: MixingHead, log_p: Tensor, slots: Tensor, start: Tensor) -> tu
         (slope,) = torch.autograd.grad(kl.sum(), reading)
         gradient = torch.einsum("nh,nmh->nm", slope, slots)
         excess = gradient - (weights * gradient).sum(-1, keepdim=True)
-        left = 1 - step / STEPS
+        share = 1 - step / STEPS
         if step % BACK:
-            adam.param_groups[0]["lr"], logits.grad = RATE * max(left, 0.05), weights * excess
+            adam.param_groups[0]["lr"], logits.grad = RATE * max(share, 0.05), weights * excess
             adam.step()
         elif step < STEPS:  # the softmax hardly moves weights that are nearly 0: give the best entry some
             best = torch.nn.functional.one_hot(excess.argmin(-1), weights.shape[1])
-            logits.copy_(torch.lerp(weights, best.to(weights), 0.01 * left).clamp(min=1e-12).log())
+            logits.copy_(torch.lerp(weights, best.to(weights), 0.01 * share).clamp(min=1e-12).log())
     return kl.detach(), -excess.amin(-1), log_q.detach()
 
 
@@ -79,8 +79,8 @@ def blind(model: LanguageModel, head: MixingHead, before: Tensor, state: LMState
     """Predict without the last word: log probabilities (V,), and how probable the words are that are considered."""
     log_prior, likely = head.own_log_probs(before).topk(LIKELY)
     readout, _ = model(likely.unsqueeze(0), state.select(torch.zeros(LIKELY, dtype=torch.long)))
-    each = head.own_log_probs(readout.features[0]) + log_prior.log_softmax(-1).unsqueeze(-1)
-    return each.logsumexp(0), float(log_prior.exp().sum())
+    joint = head.own_log_probs(readout.features[0]) + log_prior.log_softmax(-1).unsqueeze(-1)
+    return joint.logsumexp(0), float(log_prior.exp().sum())
 
 
 def main() -> None:
@@ -115,14 +115,14 @@ def main() -> None:
     }
     about |= {"places": len(places), "drawn with seed": options.seed, "perplexity of p there": float(loss.exp())}
     covered = sum(share for _, share in pairs) / len(pairs)
-    found: dict[str, Record] = {
+    rows: dict[str, Record] = {
         "blind to x_t": {"behind": float(blind_kl.mean()), "words considered": LIKELY, "their share": covered}
     }
     for name, buffer in BUFFERS.items():
         slots = torch.stack([entries(outputs, place, buffer) for place in places])
-        begun = torch.zeros(slots.shape[:2]), 3 * torch.randn(slots.shape[:2], generator=random)
-        (kl, gap, log_q), (other, other_gap, _) = (nearest(model.head, log_p, slots, start) for start in begun)
-        found[name] = {
+        initial = torch.zeros(slots.shape[:2]), 3 * torch.randn(slots.shape[:2], generator=random)
+        (kl, gap, log_q), (other, other_gap, _) = (nearest(model.head, log_p, slots, start) for start in initial)
+        rows[name] = {
             "behind": float(kl.mean()),
             "behind at the word that came": float((log_p - log_q).gather(1, targets).mean()),
             "behind the blind": float((kl - blind_kl).mean()),
@@ -132,7 +132,7 @@ def main() -> None:
     what = (
         "nats a token of KL(p, q) with the best weights on a buffer's entries, p of a trained model that stays frozen"
     )
-    save("li2020", "bound", what, {name: about | numbers for name, numbers in found.items()})
+    save("li2020", "bound", what, {name: about | numbers for name, numbers in rows.items()})
 
 
 if __name__ == "__main__":

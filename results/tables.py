@@ -34,6 +34,7 @@ def _filled(paper: str, text: str, name: str) -> FilledTable:
     return FilledTable(PAPERS[paper], table, records(paper, text), frequencies)
 
 
+@cache
 def _frequencies() -> float:
     """Return the perplexity of word frequencies on valid of Penn Treebank."""
     (row,) = (one for one in records("li2020", "readings/beside") if one["row"] == "unigram-oracle-awd-ptb")

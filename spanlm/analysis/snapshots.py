@@ -58,14 +58,15 @@ def snapshot_of(model: TrainedModel, corpus: Corpus, phrases: Sequence[str]) -> 
     """
     attention = check_attends(model.model)
     reach = attention.weights.shape[-1] * attention.stride + 1
-    split, first, end, chosen = next(_places(corpus, phrases, reach), ("test", 0, reach + _SEARCHED, False))
+    place = next(_places(corpus, phrases, reach), None)
+    split, first, end = place or ("test", 0, reach + _SEARCHED)
     words = [corpus.vocabulary.word(i) for i in corpus.splits[split].ids[first:end].tolist()]
     predict_first = model.texts.predict_first
     record = attention_record(model.model, model.vocabulary, words, expected=EXPECTED, predict_first=predict_first)
     if (parts := record.parts) is None:
         raise InputError(f"{model.folder}: has no span buffer")
     at = len(record) - 1
-    if not chosen:
+    if place is None:
         ahead = np.where(parts.there, np.log(parts.chance["buffer"]) - np.log(parts.chance["encoder"]), -np.inf)
         ahead[: min(reach, at)] = -np.inf
         at = int(ahead.argmax())
@@ -85,7 +86,7 @@ def snapshot_of(model: TrainedModel, corpus: Corpus, phrases: Sequence[str]) -> 
     )
 
 
-def _places(corpus: Corpus, phrases: Sequence[str], reach: int) -> Iterator[tuple[str, int, int, bool]]:
+def _places(corpus: Corpus, phrases: Sequence[str], reach: int) -> Iterator[tuple[str, int, int]]:
     """Yield where a phrase stands: the part, its words from those that fill the buffer on to the one after it."""
     for phrase in phrases:
         words = phrase.split()
@@ -94,10 +95,10 @@ def _places(corpus: Corpus, phrases: Sequence[str], reach: int) -> Iterator[tupl
         for split in reversed(SPLITS):
             ids = np.asarray(corpus.splits[split].ids)
             starts = np.arange(len(ids) - len(words))
-            for place, word in enumerate(corpus.vocabulary.encode(words)):
-                starts = starts[ids[starts + place] == word]
+            for offset, word in enumerate(corpus.vocabulary.encode(words)):
+                starts = starts[ids[starts + offset] == word]
             for start in starts.tolist():
-                yield split, max(0, start - reach), start + len(words) + 1, True
+                yield split, max(0, start - reach), start + len(words) + 1
 
 
 @styled()

@@ -23,7 +23,7 @@ from spanlm.papers.paper import WORD_CLASSES, Dynamic, Plain, Row, Table
 from spanlm.papers.plan import Plan
 from spanlm.papers.request import Request
 from spanlm.papers.run import Outcome
-from spanlm.papers.table import FilledTable, Line, overview, seeds_of, unigram_perplexity
+from spanlm.papers.table import FilledTable, Line, overview, seeds_of
 from spanlm.scoring.attention import AttentionRecord
 from spanlm.store.plain import markdown, markdown_table, several
 
@@ -35,8 +35,7 @@ class Page:
         self.plan, self.paper, self.table = plan, plan.paper, table
         self.outcomes = [outcome for outcome in outcomes if outcome.task.row.name in table.rows]
         records = [outcome.record for outcome in self.outcomes if outcome.record is not None]
-        frequencies = unigram_perplexity(*(plan.corpus.splits[split].ids for split in ("train", "valid")))
-        self.filled = FilledTable(plan.paper, table, records, frequencies)
+        self.filled = FilledTable(plan.paper, table, records, plan.unigram_perplexity if table.rows else None)
 
     def protocol(self, escape: Callable[[str], str] = str) -> list[str]:
         """Say what was measured, and how; a sentence or a few a line."""

@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from spanlm.analysis.figures import Series
 from spanlm.config import RunConfig
 from spanlm.papers.scales import Scale, changed
 from spanlm.scoring.ngram.config import NgramRunConfig
 from spanlm.scoring.options import DynamicConfig
+
+if TYPE_CHECKING:
+    from spanlm.analysis.figures import Series
 
 Measure = Literal["perplexity", "cloze", "attention", "excess", "article", "sentences", "buffer"]
 

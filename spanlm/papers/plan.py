@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
@@ -33,11 +34,10 @@ from spanlm.papers.paper import (
 from spanlm.papers.registry import PAPERS
 from spanlm.papers.request import Request
 from spanlm.papers.scales import DynamicSearch, Scale, scaled
-from spanlm.scoring.ngram.config import NgramRunConfig
+from spanlm.papers.table import unigram_perplexity
+from spanlm.scoring.ngram.config import FALLBACK, NgramRunConfig
 from spanlm.store.files import expanded
 
-FALLBACK = 0.5, 1.0, 1.5
-"""The usual discounts of an order whose own cannot be computed."""
 NO_WEIGHTS = ParameterCount(0, 0)
 
 
@@ -144,6 +144,11 @@ class Plan:
     def corpus(self) -> Corpus:
         """The text, with its lines as they are written where any row reads it so."""
         return next(iter(self.texts.values()))
+
+    @cached_property
+    def unigram_perplexity(self) -> float:
+        """The perplexity of word frequencies on valid, below which a model has to be."""
+        return unigram_perplexity(*(self.corpus.splits[split].ids for split in ("train", "valid")))
 
     def text_of(self, task: Task) -> Corpus:
         return self.texts[task.config.data]

@@ -19,7 +19,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, SpanlmError
 from spanlm.jobs import ONE_BY_ONE, Engine, of_spanlm
 from spanlm.papers.paper import Cached
-from spanlm.papers.plan import FALLBACK, Plan, Task
+from spanlm.papers.plan import Plan, Task
 from spanlm.papers.record import (
     DIVERGED,
     finished,
@@ -35,7 +35,7 @@ from spanlm.runs.model import require_weights
 from spanlm.runs.ngram import NgramRun, load_config, train_ngram
 from spanlm.scoring.dynamic.statistics import STREAMS
 from spanlm.scoring.ngram import KneserNey
-from spanlm.scoring.ngram.config import NgramRunConfig
+from spanlm.scoring.ngram.config import FALLBACK, NgramRunConfig
 from spanlm.scoring.options import LENGTH, DynamicGrid
 from spanlm.scoring.stream import Report, quiet
 from spanlm.store.files import make_folder

@@ -229,8 +229,11 @@ class Line:
         if control and any(record["valid"]["perplexity"] > FREQUENCIES * worst for record in control.records):
             return []  # all are trained too little to tell
         limits = {"perplexity": FREQUENCIES * worst, "parts.encoder": worst, "parts.buffer": worst}
-        each = [{name: at(record["valid"], name) for name in limits} for record in self.records]
-        failed = [name for name, limit in limits.items() if any((ppls[name] or 0) > limit for ppls in each)]
+        failed = [
+            name
+            for name, limit in limits.items()
+            if any((at(record["valid"], name) or 0) > limit for record in self.records)
+        ]
         return ["model" if name == "perplexity" else name.removeprefix("parts.") for name in failed]
 
     def of(self, path: str) -> Value | None:

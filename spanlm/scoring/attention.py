@@ -286,17 +286,9 @@ def attention_record(
     for name, nothing in (("weights", 0), ("surprisal", np.nan), ("entropy", np.nan), ("rank", 0), ("there", False)):
         if name in numbers:
             numbers[name][unpredicted] = nothing
-    expectations, chances = dict[str, list[Expected]](), dict[str, NDArray[np.float64]]()
-    for part in question.parts:
-        silent = np.zeros(len(scored), dtype=np.bool_)
-        silent[unpredicted] = True
-        if part in question.parts[1:-1]:
-            silent |= ~numbers["there"]
-        expectations[part] = _spelled(vocabulary, numbers[f"{part} words"], numbers[f"{part} chances"], silent)
-        chances[part] = np.where(silent, np.nan, numbers[f"{part} chance"])
-    parts = None
-    if len(question.parts) > 1:
-        parts = PartsRecord(expectations, chances, numbers["there"], numbers["preference"], numbers["share"])
+    silent = np.zeros(len(scored), dtype=np.bool_)
+    silent[unpredicted] = True
+    expectations, parts = _expected_by_part(vocabulary, question.parts, numbers, silent)
     return AttentionRecord(
         words=whole[:-1],
         targets=whole[1:],
@@ -316,6 +308,20 @@ def attention_record(
         about=about,
         features=numbers.get("features"),
     )
+
+
+def _expected_by_part(
+    vocabulary: Vocabulary, names: Sequence[str], numbers: Mapping[str, NDArray[Any]], silent: NDArray[np.bool_]
+) -> tuple[dict[str, list[Expected]], PartsRecord | None]:
+    """Return what each part expected, nothing where `silent` (N,), and the record of a mixture's parts."""
+    expectations, chances = dict[str, list[Expected]](), dict[str, NDArray[np.float64]]()
+    for name in names:
+        empty = silent | ~numbers["there"] if name in names[1:-1] else silent
+        expectations[name] = _spelled(vocabulary, numbers[f"{name} words"], numbers[f"{name} chances"], empty)
+        chances[name] = np.where(empty, np.nan, numbers[f"{name} chance"])
+    if len(names) == 1:
+        return expectations, None
+    return expectations, PartsRecord(expectations, chances, numbers["there"], numbers["preference"], numbers["share"])
 
 
 def _spelled(

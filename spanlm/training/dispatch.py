@@ -130,8 +130,8 @@ class _Dispatched(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         name, kwargs = str(func), kwargs or {}
-        there = any(isinstance(x, Tensor | torch.device) and _on_meta(x) for x in tree_leaves((args, kwargs)))
-        if there and name.startswith("aten.") and not func.is_view and not re.search("empty|detach", name):
+        on_meta = any(isinstance(x, Tensor | torch.device) and _on_meta(x) for x in tree_leaves((args, kwargs)))
+        if on_meta and name.startswith("aten.") and not func.is_view and not re.search("empty|detach", name):
             self.counted.add(name.removeprefix("aten."))
         if isinstance(x := args[0] if args else None, Tensor) and x.is_meta:
             if name == "aten._local_scalar_dense.default":

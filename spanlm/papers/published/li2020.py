@@ -33,11 +33,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from spanlm.analysis.figures import Point, Series
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig, SpanBufferConfig
 from spanlm.models.memories.span_buffer.mixture import BASE, MOST, POWER, SLOPE, rewards
 from spanlm.papers.paper import (
@@ -61,6 +60,9 @@ from spanlm.papers.paper import (
 )
 from spanlm.papers.published import merity2018, wang2019, yang2018
 from spanlm.papers.scales import DynamicSearch, Proportional, Scale, changed, smoke_scale
+
+if TYPE_CHECKING:
+    from spanlm.analysis.figures import Series
 
 _REMARK = (
     "η is not printed; 0.1 is ours. What the paper leaves open is read so: tanh in Eq. 7; {ends}; ξ goes through the "
@@ -305,6 +307,8 @@ def _tables(numbers: Printed) -> list[Table]:
 
 def _reward() -> tuple[Series, Series]:
     """Return the curves of Figure 3: r by q / p, and q / p itself."""
+    from spanlm.analysis.figures import Point, Series  # for this figure alone
+
     ratios = torch.linspace(0, 2, 201, dtype=torch.float64)
     reward = rewards(torch.zeros_like(ratios), ratios.log())
     curve, same = (tuple(map(Point, ratios.tolist(), y.tolist())) for y in (reward, ratios))

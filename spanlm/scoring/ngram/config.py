@@ -12,6 +12,9 @@ from spanlm.errors import require
 from spanlm.options import Limit, at_least, option, options
 from spanlm.scoring.ngram.model import MAX_ORDER
 
+FALLBACK = 0.5, 1.0, 1.5
+"""The usual discounts of an order whose own cannot be computed."""
+
 
 @options("ngram")
 class NgramConfig:
