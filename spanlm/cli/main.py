@@ -84,13 +84,14 @@ def main(arguments: list[str] | None = None) -> int:
     except SpanlmError as error:
         return _failed(str(error), error.exit_status)
     except KeyboardInterrupt:
-        stop_at_once(loading=True)  # for a second Ctrl-C
-        return _failed("stopped", 128 + signal.SIGINT)
+        return _stopped()
     except BrokenPipeError:
         # the reader of the output has gone (`| head`): print nothing, and let the interpreter flush into /dev/null
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except (MemoryError, RuntimeError, ImportError) as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):  # Python 3.11 wraps one that comes while a class is made
+            return _stopped()
         if not isinstance(error, MemoryError) and not _NO_MEMORY.search(str(error)):
             raise
         why = str(error).partition("\n")[0] or "the system gives no more"
@@ -103,6 +104,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 _NO_MEMORY = re.compile("allocat|could not create a primitive|bad_alloc|start new thread|failed to map segment")
 """Matches out-of-memory messages of torch on any device, its kernels, C++, Python and the library loader."""
+
+
+def _stopped() -> int:
+    stop_at_once(loading=True)  # for a second Ctrl-C
+    return _failed("stopped", 128 + signal.SIGINT)
 
 
 def _failed(message: str, status: int) -> int:

@@ -87,7 +87,7 @@ class TimedTraining:
     gpu_step: DispatchedStep
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return asdict(self) | {"gpu_step": self.gpu_step.to_json()}
 
 
 def time_training(

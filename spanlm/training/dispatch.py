@@ -46,6 +46,11 @@ class DispatchedStep:
         """How many operations there are."""
         return sum(self.operations.values())
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the number of operations and waits, and the operations by name, the most frequent first."""
+        by_name = sorted(self.operations.items(), key=lambda item: -item[1])
+        return {"operations": self.total, "waits": self.waits, "by_name": by_name}
+
     def add(self, name: str) -> None:
         """Count an operation."""
         self.operations[name] = self.operations.get(name, 0) + 1
