@@ -274,7 +274,8 @@ def download(file: PublishedFile, path: Path) -> None:
 
 def shown_name(name: str, tokenizer: TokenizerName, lines: Lines) -> str:
     """Name a corpus for a report; the name of a retokenised published corpus says so."""
-    changed = ["retokenised"] * (tokenizer != "whitespace") + ["cut into sentences"] * (lines == "sentences")
+    rule = "retokenised" if tokenizer in get_args(WordRule) else tokenizer
+    changed = [rule] * (tokenizer != "whitespace") + ["cut into sentences"] * (lines == "sentences")
     return ", ".join([name, *(changed if name in CORPORA else [])])
 
 
@@ -302,6 +303,11 @@ class Corpus:
     texts: dict[str, str] = field(default_factory=dict)
     config: DataConfig | None = field(default=None, compare=False, repr=False)
     sources: dict[str, Callable[[], Iterable[bytes]]] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def exact(self) -> bool:
+        """Whether the tokens keep every byte, so that no text is unknown."""
+        return self.tokenizer not in get_args(WordRule)
 
     @property
     def description(self) -> str:
@@ -344,7 +350,7 @@ class Corpus:
         for piece in self.sources[split]():
             words += len(piece.split())
             letters += len(piece.translate(None, _NO_CHARACTER))
-        if self.tokenizer in get_args(WordRule):
+        if not self.exact:
             ends = np.append(True, self.splits[split].ids == self.vocabulary.eos_id)
             return words, letters + words + int(np.count_nonzero(ends[1:] & ends[:-1]))
         return words, letters + words + sum(not line.strip() for line in self.written_lines(split))
