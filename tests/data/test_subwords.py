@@ -21,11 +21,11 @@ from tests.cases import rest_slow
 SEEN = "the man <unk> saw\tnaïve 漢字 don't  two the man naïve two\n"
 TOKENIZERS: dict[str, Subwords] = {
     "characters": Characters(Characters.vocabulary([SEEN.encode()])),
-    "bytes": Bytes(Bytes.vocabulary()),
     "bpe": Pieces(learned("bpe", [SEEN] * 9, 280)),
+    "bytes": Bytes(Bytes.vocabulary()),
     "unigram": Pieces(learned("unigram", [SEEN] * 9, 280)),
 }
-KINDS = rest_slow(TOKENIZERS, always=4)
+KINDS = rest_slow(TOKENIZERS, always=2)
 LETTERS = [
     "the",
     " ",
