@@ -40,6 +40,10 @@ _PROBES = (
     "<s> x</s>",
 )
 
+MOST_LEARNED = 100 << 20
+"""Bytes of a text to learn pieces from; of a longer one every n-th megabyte. Trainers hold all different words: two and
+a half million take 2 GB."""
+
 PIECES_FORMAT = 1
 """Version of `learned`; raise it to learn cached pieces again."""
 
