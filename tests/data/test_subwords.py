@@ -213,6 +213,7 @@ def test_learned_pieces_depend_on_the_text_alone_and_have_the_size(kind: Any) ->
     lines = [f"{word} {word[::-1]} {number}\n" for number, word in enumerate(("over", "under", "naïve", "lower") * 20)]
     first, second = (learned(kind, iter(lines), 300) for _ in range(2))
     assert first.pieces == second.pieces and len(first) == {"bpe": 300, "unigram": 269}[kind]
+    assert len(learned(kind, [""], 300)) == 258, "no text, no pieces but the bytes"
 
 
 def test_pieces_of_a_long_text_are_learned_from_parts_spread_over_it(
