@@ -208,12 +208,14 @@ class StreamRules:
         length_spread: Standard deviation of a segment's length, in steps.
         short_share: Probability that a segment is drawn around half the usual length.
         longest_over: A segment is at most this many steps longer than the usual one; None: no limit.
+        length_multiple: A drawn length is rounded to a multiple of this, at least one.
         partial_shuffle: Rotate each stream by a uniform number of steps.
     """
 
     length_spread: float = 0.0
     short_share: float = 0.0
     longest_over: int | None = None
+    length_multiple: int = 1
     partial_shuffle: bool = False
 
     @property

@@ -45,7 +45,7 @@ from spanlm.data.pieces import Piece, lines_as_pieces, refuse_one_string, whole_
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, named, require
 from spanlm.interop import hf
-from spanlm.models.ops.precision import autocast
+from spanlm.models.ops.precision import autocast, products
 from spanlm.options import Precision
 from spanlm.runs.model import Model
 from spanlm.runs.requests import Score
@@ -287,7 +287,7 @@ class Yardstick(Model):
         """Return the values (rows, N − 1, 4) of all but the first of ids (rows, N) with lengths (rows, 1)."""
         ids = ids.to(self.model.device)
         mask = (torch.arange(ids.shape[1] - 1) < lengths - 1).long().to(ids.device)
-        with torch.no_grad(), autocast(ids.device, precision):
+        with torch.no_grad(), products(ids.device, precision), autocast(ids.device, precision):
             logits = self.model(input_ids=ids[:, :-1], attention_mask=mask, use_cache=False).logits
         log_p = logits.float().log_softmax(-1)
         edge = torch.zeros_like(log_p[..., 0])

@@ -194,6 +194,11 @@ class BatchingConfig:
         default=None,
         limit=at_least(0),
     )
+    length_multiple: int = option(
+        "round a drawn length to a multiple of this, so that a GPU needs fewer graphs (training.graph)",
+        default=1,
+        limit=at_least(1),
+    )
     partial_shuffle: bool = option(
         "rotate every stream by a uniform number of steps each epoch (Press, 2019)", default=False
     )
@@ -242,7 +247,7 @@ class BatchingConfig:
 
 _OF_ONE_KIND = {
     "sentences": ("long_sentences", "predict_first"),
-    "streams": ("length_spread", "short_share", "partial_shuffle"),
+    "streams": ("length_spread", "short_share", "length_multiple", "partial_shuffle"),
 }
 """Fields that apply only to one kind of batches."""
 
@@ -295,11 +300,16 @@ class TrainingConfig:
     )
     seed: int = option("of initial weights, dropout and order", default=1, limit=SEED)
     precision: Precision = option(
-        "fp32, or bf16: products in bfloat16; master weights, losses and sums in float32; an LSTM's state has the "
-        "type of torch's kernel",
+        "fp32; bf16: products in bfloat16; master weights, losses and sums in float32; an LSTM's state has the "
+        "type of torch's kernel; or tf32: products of float32 with 10 bits of precision, on GPUs that have it",
         default="fp32",
     )
     device: str = option("auto takes a GPU if there is one", default="auto")
+    graph: Literal["auto", "off"] = option(
+        "auto: on a GPU, replay each step as one CUDA graph, with the same numbers but for last bits; of at most 16 "
+        "lengths, and not with adagrad or under torchrun. Not yet tried on a GPU, so off by default",
+        default="off",
+    )
     checkpoint_every: int = option(
         "optimiser steps between checkpoints; one is always written after an epoch", default=500, limit=at_least(1)
     )

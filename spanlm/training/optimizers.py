@@ -51,18 +51,27 @@ class Optimizer(ABC):
         for parameter in self.parameters:
             parameter.grad = None
 
-    @torch.no_grad()
     def step(self) -> None:
-        """Update the parameters that have a gradient."""
-        if pairs := [(parameter, parameter.grad) for parameter in self.parameters if parameter.grad is not None]:
-            self._move([parameter for parameter, _ in pairs], [grad for _, grad in pairs])
+        """Update the parameters that have a gradient: all three parts of a step."""
+        self.begin()
+        self.update(self.lr)
+        self.finish()
 
-    @property
-    def _settings(self) -> dict[str, Any]:
-        return {"fused": True, "lr": self.lr, "weight_decay": self.weight_decay, "maximize": False}
+    def begin(self) -> None:  # noqa: B027  # most have nothing to do, here and in `finish`
+        """Set `lr` to the rate that this step uses."""
+
+    @torch.no_grad()
+    def update(self, lr: float | Tensor, unless: Tensor | None = None) -> None:
+        """Move the parameters that have a gradient, unless `unless`, a float32, is 1: nothing waits for a GPU."""
+        if pairs := [(parameter, parameter.grad) for parameter in self.parameters if parameter.grad is not None]:
+            settings = {"fused": True, "lr": lr, "weight_decay": self.weight_decay, "maximize": False}
+            self._move([parameter for parameter, _ in pairs], [grad for _, grad in pairs], found_inf=unless, **settings)
+
+    def finish(self) -> None:  # noqa: B027
+        """Do what follows an update that was done."""
 
     @abstractmethod
-    def _move(self, parameters: list[Tensor], grads: list[Tensor]) -> None:
+    def _move(self, parameters: list[Tensor], grads: list[Tensor], **settings: Any) -> None:
         """Call the fused kernel."""
 
     def _kept(self, parameters: Sequence[Tensor]) -> list[list[Tensor]]:
@@ -79,10 +88,10 @@ class Adam(Optimizer):
 
     entries = ("step", "exp_avg", "exp_avg_sq")
 
-    def _move(self, parameters: list[Tensor], grads: list[Tensor]) -> None:
+    def _move(self, parameters: list[Tensor], grads: list[Tensor], **settings: Any) -> None:
         steps, means, squares = self._kept(parameters)
         betas: dict[str, Any] = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "amsgrad": False}
-        adam(parameters, grads, means, squares, [], steps, **betas, **self._settings)
+        adam(parameters, grads, means, squares, [], steps, **betas, **settings)
 
 
 class Adagrad(Optimizer):
@@ -94,17 +103,17 @@ class Adagrad(Optimizer):
         super().__init__(parameters, lr, weight_decay)
         self._kept(self.parameters)  # checkpoints from before the first step contain this state
 
-    def _move(self, parameters: list[Tensor], grads: list[Tensor]) -> None:
+    def _move(self, parameters: list[Tensor], grads: list[Tensor], **settings: Any) -> None:
         steps, sums = self._kept(parameters)
-        adagrad(parameters, grads, sums, steps, lr_decay=0.0, eps=1e-10, **self._settings)
+        adagrad(parameters, grads, sums, steps, lr_decay=0.0, eps=1e-10, **settings)
 
 
 class SGD(Optimizer):
     """w ← w − η (g + decay · w), without momentum."""
 
-    def _move(self, parameters: list[Tensor], grads: list[Tensor]) -> None:
+    def _move(self, parameters: list[Tensor], grads: list[Tensor], **settings: Any) -> None:
         momenta: list[Tensor | None] = [None] * len(grads)
-        sgd(parameters, grads, momenta, momentum=0.0, dampening=0.0, nesterov=False, **self._settings)
+        sgd(parameters, grads, momenta, momentum=0.0, dampening=0.0, nesterov=False, **settings)
 
 
 class NTASGD(SGD):
@@ -124,23 +133,24 @@ class NTASGD(SGD):
         self.averaged_steps: int | None = None
         self.late_rate = lr  # with lagged rates, the rate of the next step
 
-    @torch.no_grad()
-    def step(self) -> None:
+    def begin(self) -> None:
         wanted = self.lr
         if self.lagged_rates and self.averaged_steps:  # the first averaged step uses the rate as set
             self.lr = self.late_rate
-        super().step()
         self.late_rate = wanted
+
+    @torch.no_grad()
+    def finish(self) -> None:
         if self.averaged_steps is None:
             return
         self.averaged_steps += 1
         weight = 1 / max(1, self.averaged_steps - self.lagged_rates)  # w̄ += (w − w̄) / K
-        for parameter in self.parameters:
-            state = self.state[parameter]
-            if "average" in state:
-                state["average"].lerp_(parameter, weight)
-            else:
+        states = [self.state[parameter] for parameter in self.parameters]
+        if "average" not in states[0]:
+            for state, parameter in zip(states, self.parameters, strict=True):
                 state["average"] = parameter.detach().clone()
+        else:
+            torch._foreach_lerp_([state["average"] for state in states], self.parameters, weight)
 
     @torch.no_grad()
     def exchange(self) -> None:

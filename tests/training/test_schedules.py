@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import safetensors.torch
+from torch import Tensor
 
 from spanlm.data.corpora import Corpus
 from spanlm.training.config import OptimizerConfig, ScheduleConfig
@@ -87,13 +88,13 @@ def test_warm_up_rises_in_a_line_and_then_follows_the_schedule(corpus: Corpus, r
 def used(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The rate of every step that SGD does."""
     used: list[float] = []
-    step = SGD.step
+    update = SGD.update
 
-    def spied(self: SGD) -> None:
-        used.append(self.lr)
-        step(self)
+    def spied(self: SGD, lr: float, unless: Tensor | None = None) -> None:
+        used.append(lr)
+        update(self, lr, unless)
 
-    monkeypatch.setattr(SGD, "step", spied)
+    monkeypatch.setattr(SGD, "update", spied)
     return used
 
 
