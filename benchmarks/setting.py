@@ -22,7 +22,7 @@ from spanlm.models.encoders import AWDLSTMConfig, LSTMConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import SpanBufferConfig
-from spanlm.models.ops.precision import products
+from spanlm.models.ops.precision import autocast, products
 from spanlm.options import Precision
 from spanlm.papers.registry import find_preset
 from spanlm.training.bench import idle_trainer, precisions
@@ -158,7 +158,7 @@ def plain_step(model: Plain, size: Size, precision: Precision, device: torch.dev
         inputs, targets = segment.inputs.to(device), segment.targets.to(device)
         optimizer.zero_grad()
         with products(device, precision):  # float32 is float32 for both
-            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
+            with autocast(device, precision):
                 outputs, after = model(inputs, states)
                 loss = model.loss(outputs, targets)
             loss.backward()  # type: ignore[no-untyped-call]
