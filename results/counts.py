@@ -31,7 +31,7 @@ PRESETS = (
 HERE = Path(__file__).parents[1]
 
 
-def count() -> dict[str, tuple[int, int]]:
+def count() -> dict[str, dict[str, int]]:
     """Return each preset's operations and waits, of a segment from the middle of the text."""
     found = {}
     for preset in PRESETS:
@@ -39,7 +39,7 @@ def count() -> dict[str, tuple[int, int]]:
         config = replace(config, data=replace(config.data, corpus="ptb"))
         trainer = idle_trainer(config, load_corpus(config.data))
         step = dispatched(trainer, spread(trainer.batcher, 2)[1])
-        found[preset] = step.total, step.waits
+        found[preset] = {"operations": step.total, "waits": step.waits}
     return found
 
 
@@ -63,13 +63,20 @@ def main() -> None:
         result = subprocess.run(command, stdout=subprocess.PIPE, check=True, cwd=HERE, env=os.environ | path)
         found[name] = json.loads(result.stdout)
     rows = {
-        preset: {name: dict(zip(("operations", "waits"), counts[preset], strict=True)) for name, counts in found.items()}
+        preset: {
+            name: dict(zip(("operations", "waits"), counts[preset], strict=True)) for name, counts in found.items()
+        }
         for preset in PRESETS
     }
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=older, stdout=subprocess.PIPE, text=True, check=True)
     what = "operations that a step in fp32 starts on a GPU, and waits for it, counted on torch's device meta"
     about = {"older": commit.stdout.strip()}
-    save("speed", "counts", what, {name: about | row for name, row in rows.items()} | {"a textbook": {"after": textbook()}})
+    save(
+        "speed",
+        "counts",
+        what,
+        {name: about | row for name, row in rows.items()} | {"a textbook": {"after": textbook()}},
+    )
 
 
 if __name__ == "__main__":
