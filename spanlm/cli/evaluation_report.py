@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from spanlm.cli.options import TUNED_ON, run_names
@@ -17,7 +17,7 @@ from spanlm.scoring.cache import CacheTuning
 from spanlm.scoring.combination import EnsembleEvaluation, TunedWeights
 from spanlm.scoring.dynamic.tuning import DynamicTuning
 from spanlm.scoring.excess import Excess
-from spanlm.scoring.perplexity import Evaluation, Share
+from spanlm.scoring.perplexity import Evaluation
 from spanlm.scoring.tally import shown
 from spanlm.store.machine import with_threads
 
@@ -97,7 +97,7 @@ def print_evaluation(model: Model, result: Evaluation, notes: Sequence[str], cha
             ("speed", f"{result.tokens_per_second:,.0f} tokens/s on {with_threads(model.model.device)}"),
         ]
     )
-    _print_shares(result.shares)
+    _print_shares(result)
 
 
 _SHARES = {
@@ -107,20 +107,23 @@ _SHARES = {
     "without_unk_and_eos": "  without both",
     "words": "per word",
     "characters": "per character",
+    "bytes": "per byte",
 }
 
 
-def _print_shares(shares: Mapping[str, Share]) -> None:
+def _print_shares(result: Evaluation) -> None:
     rows = [
         [_SHARES[name], f"{x.count:,}", f"{x.nats:.4f}", f"{x.bits:.4f}", f"{x.log10:,.2f}", shown(x.perplexity)]
-        for name, x in shares.items()
+        for name, x in result.shares.items()
     ]
     out()
     grid(["", "count", "nats", "bits", "sum of log10", "perplexity"], rows)
-    if "words" in shares:
+    if result.tokens_per_word is not None:
         paragraph(
-            "per word, per character: all targets shared out over the text as it is written: words between white "
-            "space; their characters, one for the space or line end after each, and one for each blank line"
+            "per word, character, byte: all targets shared out over the text as it is written: words between white "
+            "space; their characters or bytes of UTF-8, one for the space or line end after each, and one for each "
+            f"blank line. {result.tokens_per_word:.4f} targets a word: per word, perplexity is that per target to this "
+            "power"
         )
 
 

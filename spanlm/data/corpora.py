@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -57,8 +57,8 @@ _NAMED = {
 }
 # of 100 lines of a single file
 _TRAIN_SHARE, _VALID_SHARE = 90, 5
-# white space, and continuation bytes of UTF-8
-_NO_CHARACTER = b" \t\n\r\v\f" + bytes(range(0x80, 0xC0))
+_SPACE = b" \t\n\r\v\f"
+_CONTINUATION = bytes(range(0x80, 0xC0))  # of characters of several bytes in UTF-8
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +272,18 @@ def shown_name(name: str, tokenizer: Tokenizer, lines: Lines) -> str:
     return ", ".join([name, *(changed if name in CORPORA else [])])
 
 
+class Written(NamedTuple):
+    """What a text has as it is written: what its NLL is divided by.
+
+    White space separates words. Characters are the code points of the words, and bytes those of their UTF-8; both with
+    one more for the white space after each word, however long, and one for each blank line that is an `<eos>`.
+    """
+
+    words: int
+    characters: int
+    bytes: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
     """A corpus, ready for batching.
@@ -326,20 +338,19 @@ class Corpus:
             raise InputError(f"{self.name} {split}: has only ids; load a corpus that has a text")
         yield from lines_of(self.sources[split]())
 
-    def written(self, split: str) -> tuple[int, int] | None:
-        """Count the words and characters of a split's original text; None: the split has only ids.
-
-        White space separates words. Characters are the code points of the words, plus one for the white space after
-        each word, however long, plus one for each blank line that is an `<eos>`.
-        """
+    def written(self, split: str) -> Written | None:
+        """Count the words, characters and bytes of a split's original text; None: the split has only ids."""
         if split not in self.sources:
             return None
-        words = letters = 0
+        words = letters = size = 0
         for piece in self.sources[split]():
             words += len(piece.split())
-            letters += len(piece.translate(None, _NO_CHARACTER))
+            solid = piece.translate(None, _SPACE)
+            size += len(solid)
+            letters += len(solid.translate(None, _CONTINUATION))
         ends = np.append(True, self.splits[split].ids == self.vocabulary.eos_id)
-        return words, letters + words + int(np.count_nonzero(ends[1:] & ends[:-1]))
+        between = words + int(np.count_nonzero(ends[1:] & ends[:-1]))
+        return Written(words, letters + between, size + between)
 
 
 def load_corpus(
