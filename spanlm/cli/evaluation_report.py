@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -94,6 +95,7 @@ def print_evaluation(model: Model, result: Evaluation, notes: Sequence[str], cha
             *changed,
             *_salton_rows(result),
             ("<unk>", f"{result.unk_tokens:,} targets ({result.unk_share:.2%}): {unknown} ({result.oov_share:.2%})"),
+            *_spelling_rows(result),
             ("speed", f"{result.tokens_per_second:,.0f} tokens/s on {with_threads(model.model.device)}"),
         ]
     )
@@ -125,6 +127,17 @@ def _print_shares(result: Evaluation) -> None:
             f"blank line. {result.tokens_per_word:.4f} targets a word: per word, perplexity is that per target to this "
             "power"
         )
+
+
+def _spelling_rows(result: Evaluation) -> Rows:
+    spelling = result.spelling
+    if spelling is None:
+        return []
+    if not spelling.words:
+        return [("spelled", "none: no word is unknown, so that every number is of an open vocabulary")]
+    bits = spelling.nll / spelling.words / math.log(2)
+    counted = f"{bits:.2f} bits each on average: every number but those without <unk> is of an open vocabulary"
+    return [("spelled", f"{spelling.words:,} unknown words, {counted}")]
 
 
 def _salton_rows(result: Evaluation) -> Rows:

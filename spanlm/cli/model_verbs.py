@@ -13,6 +13,7 @@ from spanlm.scoring.options import (
     BASES,
     EXPECTED,
     EXPECTED_OF_PART,
+    SPELL_UNKNOWN,
     ClozeOptions,
     ContextOptions,
     DynamicOptions,
@@ -77,6 +78,7 @@ def evaluate(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--tune-weights", rare=True, action="store_true", help=text)
     text = "show also the perplexity over N words: the N - K that the vocabulary of K lacks share p(<unk>) equally"
     parser.add_argument("--vocab-pad", rare=True, type=int, metavar="N", help=text)
+    parser.add_argument("--spell-unknown", action="store_true", help=SPELL_UNKNOWN)
     add_cache(parser)
     text = "let the weights follow the text, which is read as one stream (Krause et al., 2018); the defaults of η, λ "
     text += "and ε are those published for AWD-LSTM on Penn Treebank: `spanlm presets --json` has those of other models"
@@ -409,6 +411,8 @@ def compare(arguments: list[str]) -> argparse.Namespace:
     parser.add_state(text)
     text = "models of different vocabularies: compare them at the words that all know"
     parser.add_argument("--words", choices=("common",), help=text)
+    text = "models of different vocabularies: compare them at every word as written; those outside a vocabulary cost "
+    parser.add_argument("--spell-unknown", action="store_true", help=f"{text}their spelling, too, as in evaluate")
     text = "parts of speech: a file with the text's lines, each word as word_TAG"
     parser.add_argument("--tags", type=Path, metavar="FILE", help=text)
     text = "the average of all runs' probabilities (linear) as one model more"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,7 @@ from spanlm.data.token_files import (
     cached,
     caching,
     count_words,
+    counted,
     is_whole,
     text_pieces,
     token_file,
@@ -334,9 +335,23 @@ class Corpus:
         Raises:
             InputError: the split has only ids.
         """
+        yield from lines_of(self._source(split))
+
+    def _source(self, split: str) -> Iterable[bytes]:
         if split not in self.sources:
             raise InputError(f"{self.name} {split}: has only ids; load a corpus that has a text")
-        yield from lines_of(self.sources[split]())
+        return self.sources[split]()
+
+    def unknown_words(self, split: str) -> dict[str, int]:
+        """Count the words of a split that the vocabulary lacks, without a written `<unk>`.
+
+        Raises:
+            InputError: the split has only ids.
+        """
+        if not self.oov[split]:
+            return {}
+        counts = counted(self._source(split), self.tokenizer)
+        return {word: number for word, number in counts.items() if word not in self.vocabulary}
 
     def written(self, split: str) -> Written | None:
         """Count the words, characters and bytes of a split's original text; None: the split has only ids."""
@@ -394,6 +409,19 @@ def load_corpus(
     texts = {str(split): source.texts[split] for split in splits}
     digests = {split: digests[split] for split in texts}
     return replace(_encoded(source.name, config, texts, digests, vocabulary, source.notes), texts=digests)
+
+
+def count_training_words(
+    config: DataConfig, vocabulary: Container[str], tokenizer: Tokenizer
+) -> tuple[dict[str, int], str]:
+    """Count the words of a training part, also those outside the `vocabulary`; return the text's SHA-256, too.
+
+    The counts are cached. Raises what `load_corpus` raises.
+    """
+    source = find_source(config, ["train"], as_text=True)
+    text = replace(source.texts["train"], marks=config.keeps_marks(vocabulary))
+    digest = _verified_fingerprint(source, "train")
+    return count_words(text, digest, tokenizer, config.effective_documents), digest
 
 
 def load_text(config: DataConfig, vocabulary: Vocabulary, as_text: bool = False) -> Corpus:

@@ -18,6 +18,7 @@ from spanlm.models.interfaces import NextWordModel
 from spanlm.scoring.cache import NeuralCache
 from spanlm.scoring.options import CacheConfig
 from spanlm.scoring.protocol import LENGTH, STANDARD, Protocol, lines_counted
+from spanlm.scoring.spelling import Spelling
 from spanlm.scoring.stream import Scored, log_p, read
 from spanlm.scoring.tally import Tally, perplexity, tallies
 
@@ -128,10 +129,12 @@ class Evaluation:
             `without_unk_and_eos`; and the NLL of all targets per written `words`, `characters` and `bytes`, see
             `spanlm.data.corpora.Written`. Conventions without targets or written text are left out.
         tokens_per_word: tokens / written words, t: perplexity per word is perplexity^t; None without written text.
-        salton2017: the count of Salton et al. if each sentence is its own context; else None.
+        salton2017: the count of Salton et al. if each sentence is its own context; None otherwise, and with `spelling`.
         without_cache: with a cache, the evaluation without it; else None.
         without_dynamic: with dynamic evaluation, the evaluation with the trained weights; else None.
         parts: the perplexities of a mixture's two predictions; None for other models, and with a cache.
+        spelling: the spelling of unknown words; its NLL is part of every number but those without <unk>, which then are
+            of an open vocabulary. None: they are predicted as <unk>.
         notes: warnings about the text, for example that it has changed since training.
     """
 
@@ -155,6 +158,7 @@ class Evaluation:
     without_cache: Evaluation | None = None
     without_dynamic: Evaluation | None = None
     parts: Parts | None = None
+    spelling: Spelling | None = None
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -230,7 +234,7 @@ def measure(
         also = f"; {done}" if done else ""
         result = evaluation_of(total, seconds, corpus, split, protocol, written)
         count = None
-        if protocol.context == "line":
+        if protocol.context == "line" and protocol.spelling is None:
             per_predicted = perplexity(nll / predicted) if predicted else math.nan
             ppl = perplexity(nll / total.tokens)
             count = SaltonCount(salton + also, predicted, total.tokens, nll, ppl, per_predicted)
@@ -242,6 +246,9 @@ def evaluation_of(
     total: Tally, seconds: float, corpus: Corpus, split: str, protocol: Protocol, written: Written | None
 ) -> Evaluation:
     """Make an evaluation of the sums over a split; `written` has the counts of its original text."""
+    spelling = protocol.spelling
+    if spelling is not None:
+        total = total.spelled(spelling.nll)
     known = total.tokens - total.unk_tokens
     written = written or Written(0, 0, 0)
     shared = {
@@ -254,7 +261,7 @@ def evaluation_of(
     return Evaluation(
         corpus=corpus.name,
         split=split,
-        protocol=protocol.description(corpus, split),
+        protocol="; ".join([protocol.description(corpus, split), *([spelling.description] if spelling else [])]),
         tokens=total.tokens,
         nll=total.nll,
         nll_per_token=total.loss,
@@ -269,7 +276,8 @@ def evaluation_of(
         shares={name: Share.of(nll, count) for name, (nll, count) in shared.items() if count},
         tokens_per_word=total.tokens / written.words if written.words else None,
         parts=parts_of(total.metrics, total.tokens),
-        notes=tuple(corpus.notes),
+        spelling=spelling,
+        notes=(*corpus.notes, *(spelling.notes if spelling else ())),
     )
 
 
