@@ -124,8 +124,7 @@ def _print_shares(result: Evaluation) -> None:
         paragraph(
             "per word, character, byte: all targets shared out over the text as it is written: words between white "
             "space; their characters or bytes of UTF-8, one for the space or line end after each, and one for each "
-            f"blank line. {result.tokens_per_word:.4f} targets a word: per word, perplexity is that per target to this "
-            "power"
+            f"blank line. {result.tokens_per_word:.4f} tokens per word: perplexity to this power is that per word"
         )
 
 
