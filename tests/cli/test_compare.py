@@ -132,7 +132,9 @@ def test_a_text_of_ones_own_with_tags(cli: Cli, tiny_run: Path, lstm_run: Path) 
 
 
 @pytest.mark.slow
-def test_a_training_text_that_was_moved(cli: Cli, tiny_corpus: Path, tiny_config: RunConfig, tmp_path: Path) -> None:
+def test_a_training_text_that_was_moved(
+    cli: Cli, tiny_corpus: Path, tiny_config: RunConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     run, text, moved = tmp_path / "run", tmp_path / "tiny", tmp_path / "moved" / "tiny"
     shutil.copytree(tiny_corpus, text)
     config = replace(tiny_config, data=replace(tiny_config.data, corpus=str(text)))
@@ -141,6 +143,14 @@ def test_a_training_text_that_was_moved(cli: Cli, tiny_corpus: Path, tiny_config
     text.rename(moved)
     found = json.loads(cli("compare", run, "--attention", "none", "--data-dir", moved.parent, "--json").done)
     assert "frequency in training" in found["comparisons"][0]["where"]
+    spelled = ("evaluate", run, "--spell-unknown", "--split", "test")
+    counted = json.loads(cli(*spelled, "--data-dir", moved.parent, "--json").done)["spelling"]
+    cli(*spelled, "--corpus", moved).refused("the training text", "no such corpus", "--data-dir")
+    with (moved / "train.txt").open("a", encoding="utf-8") as file:
+        file.write("zebrano zeal\n")
+    changed = cli(*spelled, "--data-dir", moved.parent, "--json")
+    assert "tiny train: not the text that it was" in caplog.text
+    assert json.loads(changed.out)["spelling"]["nll"] < counted["nll"], "zebra is spelled as zebrano"
     elsewhere = cli("compare", run, "--attention", "none", "--corpus", moved)
     assert elsewhere.status == 0 and "frequency in training" not in elsewhere.out and "--data-dir" in elsewhere.err
 
