@@ -217,29 +217,24 @@ def shared_text(
     """
     protocol = model.texts.protocol(corpus, split, state)
     tokens = corpus.splits[split]
-    ids, documents = np.asarray(tokens.ids, np.int64), np.asarray(tokens.documents, np.int64)
+    ids = np.asarray(tokens.ids, np.int64)
     text = SharedText(
         name=f"{corpus.name} {split}",
         protocol=protocol.description(corpus, split),
         context=protocol.context,
         vocabulary=model.vocabulary,
         ids=ids,
-        documents=documents,
+        documents=np.asarray(tokens.documents, np.int64),
         known=np.ones(len(ids), np.bool_),
     )
-    if not written:
-        text = replace(text, counts=training_counts(model, corpus))
-    else:
-        text = _as_written(text, model, corpus, split)
+    text = _as_written(text, model, corpus, split) if written else replace(text, counts=training_counts(model, corpus))
     return text if tags is None else replace(text, tags=by_tag(tags, text.ids, text.vocabulary))
 
 
 def _as_written(text: SharedText, model: Model, corpus: Corpus, split: str) -> SharedText:
     """Replace the baseline's tokens by written words and line ends."""
+    _require_lines(model, corpus)
     documents = "none" if corpus.config is None else corpus.config.effective_documents
-    if corpus.lines != "as-written":
-        why = f"{model.folder} cuts lines into sentences, whose ends are not written"
-        raise InputError("spell_unknown", limit=f"{why}. Leave it out")
     if text.context == "document" and documents != "blank-line":
         why = f"written words are read with a blank line before each document, and here it is {documents}"
         raise InputError("state", "document", why, "Take carry or line.")
@@ -260,6 +255,14 @@ def _as_written(text: SharedText, model: Model, corpus: Corpus, split: str) -> S
         counts=counts,
         unit="written word",
     )
+
+
+def _require_lines(model: Model, corpus: Corpus) -> None:
+    """Refuse a model that does not predict every word and line end of a text as it is written."""
+    whole = model.texts.predict_first and corpus.lines == "as-written"
+    why = f"{model.folder} was trained on sentences, and does not predict every written word and line end"
+    if not whole:
+        raise InputError("spell_unknown", limit=why, way_out="Leave it out")
 
 
 def training_counts(model: Model, read: Corpus) -> Counts | None:
@@ -297,6 +300,7 @@ def read_tokens(
         if protocol.context == "document":
             raise InputError("state", state, f"must be carry or line of {model.folder}, which is {model.kind}")
     if written and model.predicts_words:
+        _require_lines(model, corpus)
         protocol = replace(protocol, spelling=Spelling.of(corpus, split, model.texts.speller))
     if written or not model.predicts_words:
         how: dict[str, Any] = {"state": protocol.context, "spell_unknown": written, "eos": True}

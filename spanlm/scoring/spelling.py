@@ -30,7 +30,6 @@ from spanlm.scoring.ngram.model import MAX_ORDER
 FALLBACK = 0.5, 1.0, 1.5
 """Discounts of an order with too few n-grams for its own: of a small training text."""
 
-
 LOSSY = "words", "straight-words"
 """Tokenizers whose tokens do not give the text as written."""
 
@@ -54,7 +53,7 @@ class Speller:
         vocabulary = Vocabulary((EOS, UNK, *characters))
         ids = np.array([id for word in words for id in (*vocabulary.encode(word), vocabulary.eos_id)], np.int64)
         # <w> c_1 … c_n </w> has no n-gram of more than n + 2
-        order = min(MAX_ORDER, 2 + max(map(len, words)))
+        order = min(MAX_ORDER, 2 + max(map(len, words), default=0))
         self.description = (
             f"p({UNK}) · p(spelling), by Kneser-Ney of order {order} over the {self.spellings:,} {source}"
         )
