@@ -185,7 +185,8 @@ def tuned_rows(
     """Return rows on a search: its text, the `chosen` values, the perplexity there, and notes, with options' names."""
     same = tuning.text == f"{result.corpus} {result.split}"
     text = f"{tuning.text}{', the text shown here, too, so this is optimistic' if same else ''}"
-    numbers = f"{shown(tuning.perplexity)} there, {shown(tuning.plain)} without"
+    closed = ", of the closed vocabulary" if result.spelling is not None else ""
+    numbers = f"{shown(tuning.perplexity)} there, {shown(tuning.plain)} without{closed}"
     return [("tuned on", f"{text}: {chosen}; {numbers}"), *(("", told(note, option_of)) for note in tuning.notes)]
 
 
