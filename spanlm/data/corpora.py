@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from spanlm.data.token_files import (
     cached,
     caching,
     count_words,
+    counted,
     is_whole,
     text_pieces,
     token_file,
@@ -57,8 +58,8 @@ _NAMED = {
 }
 # of 100 lines of a single file
 _TRAIN_SHARE, _VALID_SHARE = 90, 5
-# white space, and continuation bytes of UTF-8
-_NO_CHARACTER = b" \t\n\r\v\f" + bytes(range(0x80, 0xC0))
+_SPACE = b" \t\n\r\v\f"
+_CONTINUATION = bytes(range(0x80, 0xC0))  # of characters of several bytes in UTF-8
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +273,18 @@ def shown_name(name: str, tokenizer: Tokenizer, lines: Lines) -> str:
     return ", ".join([name, *(changed if name in CORPORA else [])])
 
 
+class Written(NamedTuple):
+    """What a text has as it is written: what its NLL is divided by.
+
+    White space separates words. Characters are the code points of the words, and bytes those of their UTF-8; both with
+    one more for the white space after each word, however long, and one for each blank line that is an `<eos>`.
+    """
+
+    words: int
+    characters: int
+    bytes: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
     """A corpus, ready for batching.
@@ -322,24 +335,37 @@ class Corpus:
         Raises:
             InputError: the split has only ids.
         """
+        yield from lines_of(self._source(split))
+
+    def _source(self, split: str) -> Iterable[bytes]:
         if split not in self.sources:
             raise InputError(f"{self.name} {split}: has only ids; load a corpus that has a text")
-        yield from lines_of(self.sources[split]())
+        return self.sources[split]()
 
-    def written(self, split: str) -> tuple[int, int] | None:
-        """Count the words and characters of a split's original text; None: the split has only ids.
+    def unknown_words(self, split: str) -> dict[str, int]:
+        """Count the words of a split that the vocabulary lacks, without a written `<unk>`.
 
-        White space separates words. Characters are the code points of the words, plus one for the white space after
-        each word, however long, plus one for each blank line that is an `<eos>`.
+        Raises:
+            InputError: the split has only ids.
         """
+        if not self.oov[split]:
+            return {}
+        counts = counted(self._source(split), self.tokenizer)
+        return {word: number for word, number in counts.items() if word not in self.vocabulary}
+
+    def written(self, split: str) -> Written | None:
+        """Count the words, characters and bytes of a split's original text; None: the split has only ids."""
         if split not in self.sources:
             return None
-        words = letters = 0
+        words = letters = size = 0
         for piece in self.sources[split]():
             words += len(piece.split())
-            letters += len(piece.translate(None, _NO_CHARACTER))
+            solid = piece.translate(None, _SPACE)
+            size += len(solid)
+            letters += len(solid.translate(None, _CONTINUATION))
         ends = np.append(True, self.splits[split].ids == self.vocabulary.eos_id)
-        return words, letters + words + int(np.count_nonzero(ends[1:] & ends[:-1]))
+        between = words + int(np.count_nonzero(ends[1:] & ends[:-1]))
+        return Written(words, letters + between, size + between)
 
 
 def load_corpus(
@@ -383,6 +409,19 @@ def load_corpus(
     texts = {str(split): source.texts[split] for split in splits}
     digests = {split: digests[split] for split in texts}
     return replace(_encoded(source.name, config, texts, digests, vocabulary, source.notes), texts=digests)
+
+
+def count_training_words(
+    config: DataConfig, vocabulary: Container[str], tokenizer: Tokenizer
+) -> tuple[dict[str, int], str]:
+    """Count the words of a training part, also those outside the `vocabulary`; return the text's SHA-256, too.
+
+    The counts are cached. Raises what `load_corpus` raises.
+    """
+    source = find_source(config, ["train"], as_text=True)
+    text = replace(source.texts["train"], marks=config.keeps_marks(vocabulary))
+    digest = _verified_fingerprint(source, "train")
+    return count_words(text, digest, tokenizer, config.effective_documents), digest
 
 
 def load_text(config: DataConfig, vocabulary: Vocabulary, as_text: bool = False) -> Corpus:

@@ -70,18 +70,23 @@ def count_words(text: Text, fingerprint: str, tokenizer: Tokenizer, documents: D
     kind = ("book-title",) if documents == "book-title" else ()
     path = cached("counts", FORMAT, fingerprint, rule_of(tokenizer), *kind, *_NO_MARKS[text.marks :])
     if not is_whole(path):
-        written = Counter(chain.from_iterable(map(_written_words, text_pieces(text, fingerprint, documents))))
-        if len(written) <= 1:
+        counts = counted(text_pieces(text, fingerprint, documents), tokenizer)
+        if len(counts) <= 1:
             raise _no_word(text)
-        counts: Counter[str] = Counter()
-        # a written word is cut the same way everywhere, so each is cut once
-        for word, number in written.items():
-            for part in cut_word(word.decode(), tokenizer):
-                counts[part] += number
         with caching(path) as file:
             file.write(json.dumps(counts).encode())
     counts_by_word: dict[str, int] = json.loads(path.read_bytes()[:-DIGEST_BYTES])
     return counts_by_word
+
+
+def counted(pieces: Iterable[bytes], tokenizer: Tokenizer) -> Counter[str]:
+    """Count the words of a text in pieces, `<eos>` included, in order of first appearance."""
+    written, counts = Counter(chain.from_iterable(map(_written_words, pieces))), Counter[str]()
+    # a written word is cut the same way everywhere, so each is cut once
+    for word, number in written.items():
+        for part in cut_word(word.decode(), tokenizer):
+            counts[part] += number
+    return counts
 
 
 def token_file(

@@ -153,6 +153,9 @@ class Yardstick(Model):
         began, count, total = time.perf_counter(), 0, Tally()
         for score, subwords in self._units(pieces, context, protocol.batch_size, protocol.precision):
             total, count = _plus(total, score), count + len(subwords)
+        if total.unk_tokens and protocol.spelling is not None:
+            why = f"the tokenizer of {self.folder} does not know {total.unk_tokens:,} words, and cannot spell them"
+            raise InputError("spell_unknown", limit=why, way_out="Leave it out")
         seconds, counted = time.perf_counter() - began, replace(corpus, oov={part: total.unk_tokens})
         result = evaluation_of(total, seconds, counted, part, protocol, corpus.written(part))
         where = "each line by itself" if context == "line" else "the text as one, state carried"
@@ -203,9 +206,10 @@ class Yardstick(Model):
                 self.predictor(name)
         unit = math.log(request.base)
         for score, subwords in self._units(pieces, request.state, precision=request.precision):
-            if score.oov and request.oov == "error":
+            if score.oov and (request.oov == "error" or request.spell_unknown):
                 where = f"line {score.sentence}, word {score.index}: {score.word!r}"
-                raise InputError(f"{where} is unknown to the tokenizer. Use {named('oov=flag')} to score it so.")
+                way = f"Leave {named('spell_unknown')} out" if request.spell_unknown else f"Use {named('oov=flag')}"
+                raise InputError(f"{where} is unknown to the tokenizer. {way} to score it so.")
             yield replace(score, surprisal=score.surprisal / unit, entropy=score.entropy / unit), subwords
 
     def _units(

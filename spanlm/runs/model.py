@@ -209,7 +209,9 @@ class Model:
 
     def _scored(self, pieces: Iterable[Piece], request: Score) -> Iterator[WordScore]:
         network, predict_first = self.predictor("score"), self.texts.predict_first
-        return score_words(network, self.vocabulary, pieces, request, predict_first=predict_first, cache=request.cache)
+        spell = self.texts.speller().cost if request.spell_unknown else None
+        more: dict[str, Any] = {"predict_first": predict_first, "cache": request.cache, "spell": spell}
+        return score_words(network, self.vocabulary, pieces, request, **more)
 
     def score_items(
         self, items: Iterable[str], *, state: Context = "line", eos: bool = False, **options: Any
