@@ -54,7 +54,8 @@ REMOVED = {
 
 ADDED = {
     **{"data.marks": None, "model.encoder.newest_apart": False, "model.memory.includes_current": False},
-    **{"training.graph": "off", "training.batching.length_multiple": 1},
+    **{"training.graph": "off", "training.batching.length_multiple": 1, "training.optimizer.beta2": 0.999},
+    "training.schedule.final_share": 0.1,
 }
 """Fields that the first runs of schema 1 lack, with the value that they then have, which no digest shows."""
 

@@ -30,14 +30,20 @@ USUAL_PAST = 5
 class OptimizerConfig:
     """The optimiser: from a gradient to an update."""
 
-    kind: Literal["adam", "adagrad", "sgd", "nt_asgd"] = option(
-        "adam (Kingma & Ba, 2015; betas 0.9 and 0.999, epsilon 1e-8), adagrad (Duchi et al., 2011; sums of "
-        "squares from 0, epsilon 1e-10), sgd (no momentum) or nt_asgd (Merity et al., 2018: sgd that, once "
-        "validation stagnates, is judged and saved by the average of its weights over all steps since then)",
+    kind: Literal["adam", "adamw", "adagrad", "sgd", "nt_asgd"] = option(
+        "adam (Kingma & Ba, 2015; betas 0.9 and `beta2`, epsilon 1e-8), adamw (Loshchilov & Hutter, 2019: adam that "
+        "shrinks matrices by lr · weight_decay at each step, but neither biases nor norms), adagrad (Duchi et al., "
+        "2011; sums of squares from 0, epsilon 1e-10), sgd (no momentum) or nt_asgd (Merity et al., 2018: sgd that, "
+        "once validation stagnates, is judged and saved by the average of its weights over all steps since then)",
         default="adam",
     )
     lr: float = option("learning rate at the start", default=0.001, limit=POSITIVE)
-    weight_decay: float = option("L2, added to the gradient after clipping", default=0.0, limit=NOT_NEGATIVE)
+    weight_decay: float = option(
+        "L2, added to the gradient after clipping; of adamw: decoupled from it", default=0.0, limit=NOT_NEGATIVE
+    )
+    beta2: float = option(
+        "of adam and adamw: how slowly the mean square of a gradient changes", default=0.999, limit=SHARE
+    )
     clip: float | None = option(
         "largest global gradient norm; null: never clipped", default=5.0, limit=Limit(lambda clip: clip > 0, "positive")
     )
@@ -67,6 +73,8 @@ class OptimizerConfig:
         if self.kind != "nt_asgd":
             of_averages = "nonmonotone", "switch_after", "lagged_rates"
             require_defaults(self, "training.optimizer", of_averages, "unless training.optimizer.kind is nt_asgd")
+        if self.kind not in ("adam", "adamw"):
+            require_defaults(self, "training.optimizer", ["beta2"], "unless training.optimizer.kind is adam or adamw")
         switched = self.switch_after is not None and self.nonmonotone != USUAL_PAST
         require_fields(self, ("nonmonotone", not switched, by_test))
 
@@ -75,9 +83,10 @@ class OptimizerConfig:
 class ScheduleConfig:
     """The learning-rate schedule over epochs."""
 
-    kind: Literal["constant", "step", "plateau"] = option(
+    kind: Literal["constant", "step", "plateau", "cosine"] = option(
         "constant; step: divided by `factor` after every epoch once `full_epochs` epochs had the full rate; "
-        "plateau: divided by `factor` after every epoch whose validation loss is not the best so far",
+        "plateau: divided by `factor` after every epoch whose validation loss is not the best so far; cosine: falls at "
+        "every step, by half a cosine over training.epochs, to `final_share` of it",
         default="constant",
     )
     factor: float = option(
@@ -90,15 +99,24 @@ class ScheduleConfig:
         default=5,
         limit=at_least(1),
     )
+    final_share: float = option("for cosine: the last rate as a share of the first", default=0.1, limit=SHARE)
     warmup: int = option(
         "first optimiser steps, over which the rate rises linearly from 0; 0: none", default=0, limit=at_least(0)
     )
 
     def __post_init__(self) -> None:
-        for name, kinds in (("factor", ("step", "plateau")), ("full_epochs", ("step",))):
+        for name, kinds in (
+            ("factor", ("step", "plateau")),
+            ("full_epochs", ("step",)),
+            ("final_share", ("cosine",)),
+        ):
             if self.kind not in kinds:
                 unless = f"unless training.schedule.kind is {' or '.join(kinds)}"
                 require_defaults(self, "training.schedule", [name], unless)
+
+    def cosine(self, done: float) -> float:
+        """Return the share of the rate when this share of the training is done."""
+        return self.final_share + (1 - self.final_share) * (1 + math.cos(math.pi * min(1.0, done))) / 2
 
 
 @options("training.finetune")
@@ -323,7 +341,9 @@ class TrainingConfig:
             "training.optimizer.nonmonotone"
         )
         drawn = "all unless training.start_from names a run whose weights are to stay: what is drawn would never learn"
+        falls = "another than cosine, which ends with training.epochs, where training.finetune.stages is not 0"
         averages = stages == 0 or self.optimizer.kind == "nt_asgd"
+        require(not stages or self.schedule.kind != "cosine", "training.schedule.kind", "cosine", falls)
         require(averages, "training.finetune.stages", stages, of_averages)
         in_time = switch_after is None or switch_after < self.epochs
         require_fields(

@@ -84,14 +84,38 @@ class Optimizer(ABC):
 
 
 class Adam(Optimizer):
-    """Kingma & Ba (2015): betas 0.9 and 0.999, epsilon 1e-8; L2 is added to the gradient."""
+    """Kingma & Ba (2015): betas 0.9 and `beta2`, epsilon 1e-8; L2 is added to the gradient."""
 
     entries = ("step", "exp_avg", "exp_avg_sq")
+    decoupled: ClassVar[bool] = False
+
+    def __init__(
+        self, parameters: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0, beta2: float = 0.999
+    ) -> None:
+        super().__init__(parameters, lr, weight_decay)
+        self.beta2 = beta2
 
     def _move(self, parameters: list[Tensor], grads: list[Tensor], **settings: Any) -> None:
         steps, means, squares = self._kept(parameters)
-        betas: dict[str, Any] = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "amsgrad": False}
+        betas: dict[str, Any] = {"beta1": 0.9, "beta2": self.beta2, "eps": 1e-8, "amsgrad": False}
+        settings |= {"decoupled_weight_decay": self.decoupled}
         adam(parameters, grads, means, squares, [], steps, **betas, **settings)
+
+
+class AdamW(Adam):
+    """Loshchilov & Hutter (2019): w ← (1 − η · decay) w − η · Adam's move; no decay of biases and norms.
+
+    Biases and norms are the parameters of fewer than two dimensions; the embedding is a matrix and decays.
+    """
+
+    decoupled = True
+
+    def _move(self, parameters: list[Tensor], grads: list[Tensor], **settings: Any) -> None:
+        pairs = list(zip(parameters, grads, strict=True))
+        for decays in (True, False):
+            if chosen := [pair for pair in pairs if (pair[0].dim() > 1) == decays]:
+                decay = settings["weight_decay"] if decays else 0.0
+                super()._move(*map(list, zip(*chosen, strict=True)), **{**settings, "weight_decay": decay})
 
 
 class Adagrad(Optimizer):
@@ -179,7 +203,10 @@ def build_optimizer(config: OptimizerConfig, model: nn.Module) -> Optimizer:
     parameters = [p for p in model.parameters() if p.requires_grad]
     if config.kind == "nt_asgd":
         return NTASGD(parameters, config.lr, config.weight_decay, config.lagged_rates)
-    kinds: dict[str, type[Adam | Adagrad | SGD]] = {"adam": Adam, "adagrad": Adagrad, "sgd": SGD}
+    if config.kind in ("adam", "adamw"):
+        kind = AdamW if config.kind == "adamw" else Adam
+        return kind(parameters, config.lr, config.weight_decay, config.beta2)
+    kinds: dict[str, type[Adagrad | SGD]] = {"adagrad": Adagrad, "sgd": SGD}
     return kinds[config.kind](parameters, config.lr, config.weight_decay)
 
 
@@ -214,7 +241,8 @@ def next_rate(config: ScheduleConfig, rate: float, epochs_done: int, improved: b
     """Return the learning rate of the epoch after `epochs_done` epochs.
 
     step: rate_e = rate_0 / factor^max(0, e + 1 − full_epochs) for e = 0, 1, …; plateau: divided unless the last
-    epoch gave the best validation loss so far.
+    epoch gave the best validation loss so far. The rates of cosine do not follow from each other
+    (`ScheduleConfig.cosine`).
     """
-    divide = {"constant": False, "step": epochs_done >= config.full_epochs, "plateau": not improved}[config.kind]
-    return rate / config.factor if divide else rate
+    falls = {"step": epochs_done >= config.full_epochs, "plateau": not improved}
+    return rate / config.factor if falls.get(config.kind) else rate

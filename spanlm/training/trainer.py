@@ -219,9 +219,13 @@ class Trainer:
         Raises:
             RunError: the loss or the gradient is not finite; nothing was updated.
         """
-        position, warmup = self.position, self.config.training.schedule.warmup
+        position, schedule = self.position, self.config.training.schedule
         # before the segment moves to a GPU, where reading `reset` would wait for the device
         state = self.state.reset(segment.reset[self.streams], self.initial)
+        if schedule.kind == "cosine":
+            done = position.epoch + position.segment / self.segments
+            position.rate = self.config.training.optimizer.lr * schedule.cosine(done / self.config.training.epochs)
+        warmup = schedule.warmup
         rate = position.rate * min(1.0, (position.step + 1) / warmup) if warmup else position.rate
         self.optimizer.lr = rate * segment.rate_share
         self.optimizer.begin()

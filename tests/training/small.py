@@ -129,6 +129,12 @@ FINETUNE = FinetuneConfig(
 
 RUNS: dict[str, Callable[[], RunConfig]] = {
     "key-value-predict, shuffled documents, adam": make_config,
+    "key-value, streams, adamw, cosine after a warm-up": lambda: make_config(
+        KeyValueConfig(roles=3, window=4),
+        **STREAMS,
+        optimizer=OptimizerConfig(kind="adamw", lr=0.02, weight_decay=0.1, beta2=0.95),
+        schedule=ScheduleConfig(kind="cosine", warmup=5),
+    ),
     "n-gram, shuffled sentences, sgd, plateau": lambda: make_config(
         NGramConfig(order=3), kind="sentences", optimizer=SGD, schedule=PLATEAU, epochs=3
     ),

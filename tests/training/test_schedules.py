@@ -1,5 +1,6 @@
 """Learning rates, patience, and which model is kept."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,16 @@ def test_warm_up_rises_in_a_line_and_then_follows_the_schedule(corpus: Corpus, r
     expected = [rate[step] * min(1.0, (step + 1) / warmup) for step in range(3 * steps)]
     assert used == pytest.approx(expected)
     assert [row["rate"] for row in rows(room / "warm") if row["event"] == "train"] == used
+
+
+@pytest.mark.usefixtures("scripted")
+def test_a_cosine_falls_at_every_step_to_its_last_share(corpus: Corpus, room: Path, used: list[float]) -> None:
+    schedule = ScheduleConfig(kind="cosine", final_share=0.2)
+    fields: dict[str, Any] = {"kind": "streams", "shuffle": False, "log_every": 1, "schedule": schedule}
+    train(make_config(epochs=3, optimizer=OptimizerConfig(kind="sgd", lr=0.5), **fields), corpus, room)
+    steps = len(used)
+    assert used == pytest.approx([0.5 * (0.6 + 0.4 * math.cos(math.pi * step / steps)) for step in range(steps)])
+    assert [row["rate"] for row in rows(room) if row["event"] == "train"] == used
 
 
 @pytest.fixture
