@@ -148,6 +148,60 @@ def hornn(x: Tensor, past: Past, pooling: str, factor: float, p: HigherOrder) ->
 
 
 @dataclass
+class TransformerLayer:
+    """One layer; every matrix is (rows, columns), and heads are consecutive rows."""
+
+    norm: Tensor  # (D,)
+    q: Tensor  # (heads · d, D)
+    k: Tensor
+    v: Tensor
+    o: Tensor  # (D, heads · d)
+    norm_2: Tensor  # (D,)
+    gate: Tensor  # (F, D)
+    up: Tensor  # (F, D)
+    down: Tensor  # (D, F)
+
+
+def normed(x: Tensor, weight: Tensor) -> Tensor:
+    """Zhang & Sennrich (2019): x (D,)."""
+    return x * weight / (x.square().mean() + 1e-6).sqrt()
+
+
+def turned(x: Tensor, place: int) -> Tensor:
+    """Su et al. (2021): x (d,) as d/2 complex numbers, x_i + i x_{i + d/2}, times exp(i place 10000^(−2i/d))."""
+    half = len(x) // 2
+    rates = 10_000.0 ** (-torch.arange(half, dtype=x.dtype) / half)
+    out = torch.complex(x[:half], x[half:]) * torch.polar(torch.ones_like(rates), place * rates)
+    return torch.cat([out.real, out.imag])
+
+
+def transformer(
+    x: Tensor, window: int, heads: int, layers: list[TransformerLayer], norm: Tensor, w_in: Tensor | None
+) -> Tensor:
+    """Vaswani et al. (2017), as Llama has it: x (T, B, E) from an empty state, step by step, lag by lag."""
+    outputs = blank(x)
+    seen: list[list[list[tuple[Tensor, Tensor]]]] = [[[] for _ in layers] for _ in range(x.shape[1])]
+    for b, t in places(x):
+        h = x[t, b] if w_in is None else w_in.mv(x[t, b])
+        for n, layer in enumerate(layers):
+            u = normed(h, layer.norm)
+            seen[b][n].append((layer.k.mv(u), layer.v.mv(u)))
+            read = []
+            for q, head in zip(layer.q.mv(u).chunk(heads), range(heads), strict=True):
+                near = range(max(0, t - window), t + 1)
+                keys = [turned(seen[b][n][s][0].chunk(heads)[head], s) for s in near]
+                scores = torch.stack([turned(q, t) @ key for key in keys]) / len(q) ** 0.5
+                weights = scores.exp() / scores.exp().sum()
+                read.append(sum(w * seen[b][n][s][1].chunk(heads)[head] for w, s in zip(weights, near, strict=True)))
+            h = h + layer.o.mv(torch.cat(read))
+            u = normed(h, layer.norm_2)
+            gate = layer.gate.mv(u)
+            h = h + layer.down.mv(gate * gate.sigmoid() * layer.up.mv(u))
+        outputs[t][b] = normed(h, norm)
+    return grid(outputs)
+
+
+@dataclass
 class Projections:
     """The matrices of Eq. 1-4 of Daniluk et al. (2017): all k x k, `w` a vector, no biases."""
 

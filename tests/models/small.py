@@ -14,7 +14,15 @@ from torch.nn.functional import one_hot, pad
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from spanlm.models.encoders import ENCODERS, AWDLSTMConfig, HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
+from spanlm.models.encoders import (
+    ENCODERS,
+    AWDLSTMConfig,
+    HORNNConfig,
+    LSTMConfig,
+    RNNConfig,
+    TransformerConfig,
+    VariationalLSTMConfig,
+)
 from spanlm.models.heads import HEADS, MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.interfaces import Init, LMState, Memory, MixingHead, Readout, Tensors
 from spanlm.models.language_model import LanguageModel, ModelConfig
@@ -146,6 +154,10 @@ SMALL_ENCODERS: dict[str, list[Any]] = {
     "awd_lstm": [
         AWDLSTMConfig(hidden_size=7, layers=3, last_size=HIDDEN, hidden_dropout=0.3, weight_drop=0.4),
         AWDLSTMConfig(hidden_size=7, layers=1, last_size=HIDDEN),
+    ],
+    "transformer": [
+        TransformerConfig(hidden_size=HIDDEN, layers=2, heads=3, window=3),
+        TransformerConfig(hidden_size=HIDDEN, layers=1, heads=5, window=9, feedforward_size=5),
     ],
     "rnn": [RNNConfig(hidden_size=HIDDEN), RNNConfig(hidden_size=HIDDEN, layers=2)],
     "hornn": [

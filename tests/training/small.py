@@ -19,7 +19,14 @@ from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
-from spanlm.models.encoders import AWDLSTMConfig, HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
+from spanlm.models.encoders import (
+    AWDLSTMConfig,
+    HORNNConfig,
+    LSTMConfig,
+    RNNConfig,
+    TransformerConfig,
+    VariationalLSTMConfig,
+)
 from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import (
@@ -134,6 +141,11 @@ RUNS: dict[str, Callable[[], RunConfig]] = {
         **STREAMS,
         optimizer=OptimizerConfig(kind="adamw", lr=0.02, weight_decay=0.1, beta2=0.95),
         schedule=ScheduleConfig(kind="cosine", warmup=5),
+    ),
+    "transformer, documents, adamw": lambda: make_config(
+        NoMemoryConfig(),
+        encoder=TransformerConfig(hidden_size=6, heads=1, window=4, dropout=0.2),
+        optimizer=OptimizerConfig(kind="adamw", lr=0.02),
     ),
     "n-gram, shuffled sentences, sgd, plateau": lambda: make_config(
         NGramConfig(order=3), kind="sentences", optimizer=SGD, schedule=PLATEAU, epochs=3

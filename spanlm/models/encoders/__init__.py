@@ -5,9 +5,10 @@ from typing import get_args
 from spanlm.models.encoders.awd_lstm import AWDLSTMConfig
 from spanlm.models.encoders.hornn import HORNNConfig
 from spanlm.models.encoders.stacks import LSTMConfig, RNNConfig
+from spanlm.models.encoders.transformer import TransformerConfig
 from spanlm.models.encoders.variational_lstm import VariationalLSTMConfig
 
-AnyEncoderConfig = LSTMConfig | VariationalLSTMConfig | AWDLSTMConfig | RNNConfig | HORNNConfig
+AnyEncoderConfig = LSTMConfig | VariationalLSTMConfig | AWDLSTMConfig | RNNConfig | HORNNConfig | TransformerConfig
 
 ENCODERS: dict[str, type[AnyEncoderConfig]] = {config.kind: config for config in get_args(AnyEncoderConfig)}
 
@@ -18,5 +19,6 @@ __all__ = [
     "HORNNConfig",
     "LSTMConfig",
     "RNNConfig",
+    "TransformerConfig",
     "VariationalLSTMConfig",
 ]
