@@ -14,7 +14,17 @@ from torch.nn.functional import one_hot, pad
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from spanlm.models.encoders import ENCODERS, AWDLSTMConfig, HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
+from spanlm.models.encoders import (
+    ENCODERS,
+    AWDLSTMConfig,
+    DeltaConfig,
+    HORNNConfig,
+    LSTMConfig,
+    MinGRUConfig,
+    MogrifierLSTMConfig,
+    RNNConfig,
+    VariationalLSTMConfig,
+)
 from spanlm.models.heads import HEADS, MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.interfaces import Init, LMState, Memory, MixingHead, Readout, Tensors
 from spanlm.models.language_model import LanguageModel, ModelConfig
@@ -154,6 +164,18 @@ SMALL_ENCODERS: dict[str, list[Any]] = {
         HORNNConfig(hidden_size=HIDDEN, order=3, pooling="gated"),
         HORNNConfig(hidden_size=HIDDEN, order=4, pooling="max"),
         HORNNConfig(hidden_size=HIDDEN, order=2, pooling="gated", newest_apart=True),
+    ],
+    "mogrifier_lstm": [
+        MogrifierLSTMConfig(hidden_size=HIDDEN),
+        MogrifierLSTMConfig(hidden_size=HIDDEN, layers=2, rounds=2, rank=3),
+    ],
+    "min_gru": [
+        MinGRUConfig(hidden_size=HIDDEN),
+        MinGRUConfig(hidden_size=HIDDEN, layers=1, expansion=2, feedforward_size=5),
+    ],
+    "delta": [
+        DeltaConfig(hidden_size=HIDDEN, layers=1),
+        DeltaConfig(hidden_size=HIDDEN, heads=2, head_size=3),
     ],
 }
 SMALL_HEADS: dict[str, list[Any]] = {

@@ -19,7 +19,16 @@ from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
-from spanlm.models.encoders import AWDLSTMConfig, HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
+from spanlm.models.encoders import (
+    AWDLSTMConfig,
+    DeltaConfig,
+    HORNNConfig,
+    LSTMConfig,
+    MinGRUConfig,
+    MogrifierLSTMConfig,
+    RNNConfig,
+    VariationalLSTMConfig,
+)
 from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import (
@@ -152,6 +161,15 @@ RUNS: dict[str, Callable[[], RunConfig]] = {
     ),
     "recurrent memory, RNN, shuffled documents": lambda: make_config(
         RecurrentMemoryConfig(window=4), encoder=RNNConfig(hidden_size=6)
+    ),
+    "no memory, Mogrifier LSTM, streams, bf16": lambda: make_config(
+        NoMemoryConfig(), **STREAMS, precision="bf16", encoder=MogrifierLSTMConfig(hidden_size=6, rank=2)
+    ),
+    "no memory, minGRU, documents": lambda: make_config(
+        NoMemoryConfig(), encoder=MinGRUConfig(hidden_size=6, dropout=0.2)
+    ),
+    "no memory, Gated DeltaNet, streams, bf16": lambda: make_config(
+        NoMemoryConfig(), **STREAMS, precision="bf16", encoder=DeltaConfig(hidden_size=6, heads=2, dropout=0.2)
     ),
     "attentive single, bucketed sentences, cut": lambda: make_config(
         AttentiveConfig(score="single"), **CUT, loss="time-sum", optimizer=SGD, bucket=True
