@@ -3,11 +3,8 @@
     x^i = 2σ(Q^i h^{i−1}) ⊙ x^{i−2}    for odd i = 1 … r,        x^{−1} = x_t                            (1)
     h^i = 2σ(R^i x^{i−1}) ⊙ h^{i−2}    for even i,               h^0 = h_{t−1}                           (2)
 
-An LSTM step then reads the last of each; with r = 0 it is a plain one. `rank` k factors each Q and R into two matrices,
-of k columns and of k rows. The LSTM is that of `stacks.py`. The paper's code also trains with dropout of the state,
-caps the input gate by 1 − f, and averages weights; here these are no part of the cell.
-
-The code is a loop over the steps, since a step's gates need the last output.
+Then comes a step of the LSTM (`stacks.py`) with the last of each. With a rank k each Q and R is the product of two
+matrices, of k columns and of k rows.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ class MogrifierLSTMConfig(StackConfig):
     """An LSTM whose input and last output gate each other before each step (Melis et al., 2020)."""
 
     kind: Literal["mogrifier_lstm"] = "mogrifier_lstm"
-    rounds: int = option("r, how often one of the two gates the other; 0: a plain LSTM", default=5, limit=at_least(0))
+    rounds: int = option("r, how often one of the two gates the other", default=5, limit=at_least(1))
     rank: int | None = option("rank of the gates' matrices; null: full", default=None, limit=at_least(1))
     forget_bias: float | None = option(
         "where the forget gate's bias starts (1: a cell remembers at first); null: uniform like every other bias",
@@ -71,7 +68,7 @@ class MogrifierCell(nn.Module):
         self.lstm = nn.Linear(input_size + size, GATES * size)
         init.start_all(self)
         if config.forget_bias is not None:
-            self.lstm.bias.data[size : 2 * size] = config.forget_bias
+            nn.init.constant_(self.lstm.bias[size : 2 * size], config.forget_bias)
 
     def forward(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         for n, gate in enumerate(self.rounds, 1):

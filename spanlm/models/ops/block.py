@@ -19,10 +19,8 @@ from spanlm.models.kernels import linear
 from spanlm.models.ops.dropout import dropout
 from spanlm.models.ops.precision import wide
 
-BRANCHES = 2
-"""Branches of a block that are added to its input: the layer and the feed-forward network."""
 OUTPUTS = "o_proj", "down_proj"
-"""Names of the last projection of a branch."""
+"""Names of the last projection of a block's two branches, the layer's and the feed-forward network's."""
 
 
 class RMSNorm(nn.Module):
@@ -87,4 +85,4 @@ def start_blocks(stack: nn.Module, init: Init, layers: int) -> None:
         if isinstance(module, nn.Linear):
             init.start_all(module)
             if name.rpartition(".")[-1] in OUTPUTS:
-                module.weight.mul_(1 / math.sqrt(BRANCHES * layers))
+                module.weight.mul_(1 / math.sqrt(len(OUTPUTS) * layers))
