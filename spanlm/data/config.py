@@ -122,8 +122,8 @@ class DataConfig:
     corpus: str = option(
         f"{', '.join([DEMO, *CORPORA])}, a folder with train.txt, valid.txt and test.txt (or .txt.gz, or named as "
         "published: ptb.train.txt, wiki.dev.tokens), one text file (.txt or .gz), which is split 90/5/5 by lines, "
-        "or a text with a known law: synthetic:markov, copy, agreement, recall or topics, with options as in "
-        "synthetic:copy,lag=10",
+        "or a text with a known law: synthetic:markov, copy, agreement, recall, topics, parity or counting, with "
+        "options as in synthetic:copy,lag=10",
         default=DEMO,
         limit=Limit(bool, "a corpus name, a folder or a file"),
     )

@@ -17,8 +17,11 @@ from torch.utils._pytree import tree_leaves
 from spanlm.models.encoders import (
     ENCODERS,
     AWDLSTMConfig,
+    DeltaConfig,
     HORNNConfig,
     LSTMConfig,
+    MinGRUConfig,
+    MogrifierLSTMConfig,
     RNNConfig,
     TransformerConfig,
     VariationalLSTMConfig,
@@ -166,6 +169,18 @@ SMALL_ENCODERS: dict[str, list[Any]] = {
         HORNNConfig(hidden_size=HIDDEN, order=3, pooling="gated"),
         HORNNConfig(hidden_size=HIDDEN, order=4, pooling="max"),
         HORNNConfig(hidden_size=HIDDEN, order=2, pooling="gated", newest_apart=True),
+    ],
+    "mogrifier_lstm": [
+        MogrifierLSTMConfig(hidden_size=HIDDEN),
+        MogrifierLSTMConfig(hidden_size=HIDDEN, layers=2, rounds=2, rank=3),
+    ],
+    "min_gru": [
+        MinGRUConfig(hidden_size=HIDDEN),
+        MinGRUConfig(hidden_size=HIDDEN, layers=1, expansion=2, feedforward_size=5),
+    ],
+    "delta": [
+        DeltaConfig(hidden_size=HIDDEN, layers=1),
+        DeltaConfig(hidden_size=HIDDEN, heads=2, head_size=3),
     ],
 }
 SMALL_HEADS: dict[str, list[Any]] = {

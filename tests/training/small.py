@@ -21,8 +21,11 @@ from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.models.encoders import (
     AWDLSTMConfig,
+    DeltaConfig,
     HORNNConfig,
     LSTMConfig,
+    MinGRUConfig,
+    MogrifierLSTMConfig,
     RNNConfig,
     TransformerConfig,
     VariationalLSTMConfig,
@@ -170,6 +173,15 @@ RUNS: dict[str, Callable[[], RunConfig]] = {
     ),
     "recurrent memory, RNN, shuffled documents": lambda: make_config(
         RecurrentMemoryConfig(window=4), encoder=RNNConfig(hidden_size=6)
+    ),
+    "no memory, Mogrifier LSTM, streams, bf16": lambda: make_config(
+        NoMemoryConfig(), **STREAMS, precision="bf16", encoder=MogrifierLSTMConfig(hidden_size=6, rank=2)
+    ),
+    "no memory, minGRU, documents": lambda: make_config(
+        NoMemoryConfig(), encoder=MinGRUConfig(hidden_size=6, dropout=0.2)
+    ),
+    "no memory, Gated DeltaNet, streams, bf16": lambda: make_config(
+        NoMemoryConfig(), **STREAMS, precision="bf16", encoder=DeltaConfig(hidden_size=6, heads=2, dropout=0.2)
     ),
     "attentive single, bucketed sentences, cut": lambda: make_config(
         AttentiveConfig(score="single"), **CUT, loss="time-sum", optimizer=SGD, bucket=True

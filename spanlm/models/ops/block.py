@@ -19,10 +19,8 @@ from spanlm.models.kernels import linear
 from spanlm.models.ops.dropout import dropout
 from spanlm.models.ops.precision import wide
 
-BRANCHES = 2
-"""Branches of a block that are added to its input: the layer and the feed-forward network."""
 OUTPUTS = "o_proj", "down_proj"
-"""Names of the last projection of a branch."""
+"""Names of the last projection of a block's two branches, the layer's and the feed-forward network's."""
 
 
 class RMSNorm(nn.Module):
@@ -78,15 +76,13 @@ class FeedForward(nn.Module):
 
 @torch.no_grad()
 def start_blocks(stack: nn.Module, init: Init, layers: int) -> None:
-    """Draw every weight of a stack of blocks by `init`, in place, but not those of norms, which stay 1.
+    """Draw the weights and biases of all linear maps of a stack of blocks by `init`, in place; others stay as they are.
 
     The last projection of each branch is then divided by √(2 · layers), so that the sum of all branches does not grow
     with their number (Radford et al., 2019).
     """
     for name, module in stack.named_modules():
-        if isinstance(module, RMSNorm):
-            continue
-        for kind, parameter in module.named_parameters(recurse=False):
-            init.start(parameter, bias=kind.startswith("bias"))
-        if name.rpartition(".")[-1] in OUTPUTS:
-            module.get_parameter("weight").div_(math.sqrt(BRANCHES * layers))
+        if isinstance(module, nn.Linear):
+            init.start_all(module)
+            if name.rpartition(".")[-1] in OUTPUTS:
+                module.weight.mul_(1 / math.sqrt(len(OUTPUTS) * layers))
