@@ -41,27 +41,33 @@ class PublishedFile(NamedTuple):
     """One split of a published corpus; `stem` is the file's name before `.txt` or `.txt.gz`.
 
     A text without a SHA-256 here is not verified; one without a URL cannot be downloaded. Reports print the `note`.
+    `zip_sha256` is that of the archive at the URL, if it holds the file.
     """
 
     stem: str
     sha256: str | None = None
     url: str = ""
     note: str = ""
+    zip_sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedCorpus:
     """A published corpus, the files that each split may be, the published one first, and what starts a document.
 
-    Title lines ("book-title") are never text, so `DataConfig.documents` does not change them.
+    Title lines ("book-title") are never text, so `DataConfig.documents` does not change them. If `sizes` are set, one
+    file has all splits: these are the bytes of train and of valid, and test is the rest.
     """
 
     title: str
     files: dict[Split, tuple[PublishedFile, ...]]
     documents: Documents = "none"
+    sizes: tuple[int, int] | None = None
 
     def named(self, splits: Sequence[Split]) -> str:
         """Return the names of these splits' files for a message."""
+        if self.sizes:
+            return " or ".join(f"{self.files['train'][0].stem}{suffix}" for suffix in ("", ".zip"))
         return ", ".join(" or ".join(f"{file.stem}.txt" for file in self.files[split]) for split in splits)
 
 
@@ -69,6 +75,12 @@ def _files(stem: str, *sha256: str, url: str = "") -> dict[Split, tuple[Publishe
     """Return the files of train, valid and test; `{}` in stem and url is the split."""
     digests = zip(SPLITS, sha256, strict=True)
     return {split: (PublishedFile(stem.format(split), digest, url.format(split)),) for split, digest in digests}
+
+
+def _cut(stem: str, sha256: str, zip_sha256: str, title: str) -> PublishedCorpus:
+    """Return a corpus of 100 million bytes whose splits have 90, 5 and 5 million, in order."""
+    file = PublishedFile(stem, sha256, f"http://mattmahoney.net/dc/{stem}.zip", zip_sha256=zip_sha256)
+    return PublishedCorpus(title, dict.fromkeys(SPLITS, (file,)), sizes=(90_000_000, 5_000_000))
 
 
 _CBT = _files(
@@ -108,6 +120,18 @@ CORPORA: dict[str, PublishedCorpus] = {
         "Children's Book Test, the books",
         {**_CBT, "train": (PublishedFile("cbt_train"), _REBUILT)},
         documents="book-title",
+    ),
+    "text8": _cut(
+        "text8",
+        "6e890197040d37d85beb962ae1f041ff1d9a9ca8d20c7d99c85027eebf51dca7",
+        "a6640522afe85d1963ad56c05b0ede0a0c000dddc9671758a6cc09b7a38e5232",
+        "text8, the letters a to z and spaces of Wikipedia",
+    ),
+    "enwik8": _cut(
+        "enwik8",
+        "2b49720ec4d78c3c9fabaee6e4179a5e997302b3a70029f30f2d582218c024a8",
+        "547994d9980ebed1288380d652999f38a14fe291a6247c157c3d33d4932534bc",
+        "enwik8, the first bytes of a dump of Wikipedia",
     ),
 }
 _HEADED = ", ".join(name for name, published in CORPORA.items() if published.documents == "heading")

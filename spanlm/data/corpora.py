@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
+import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -45,16 +48,19 @@ from spanlm.data.token_files import (
 from spanlm.data.tokenizer import into_sentences
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, named, nearest, require
-from spanlm.store.files import expanded
+from spanlm.store.files import expanded, replacing
 
 # the only split of a text that `load_text` loads
 WHOLE: Final = "text"
 _SUFFIXES = (".txt", ".txt.gz", ".txt.bz2")
 # names as published: ptb.train.txt, wiki.train.tokens, train.txt.gz; hidden files are no texts
+_PARTS: dict[Split, str] = {"train": "train", "valid": "valid(?:ation)?|val|dev", "test": "test"}
 _NAMED = {
     split: re.compile(rf"(?!\.)(?:.*[._-])?(?:{part})(?:\.(?:txt|text|tokens))?(?:\.(?:gz|bz2))?", re.I)
-    for split, part in zip(SPLITS, ("train", "valid(?:ation)?|val|dev", "test"), strict=True)
+    for split, part in _PARTS.items()
 }
+# names that several files of one split may have: childes.train, bnc_spoken.train
+_SEVERAL = {split: re.compile(rf"(?!\.).+\.(?:{part})(?:\.(?:gz|bz2))?", re.I) for split, part in _PARTS.items()}
 # of 100 lines of a single file
 _TRAIN_SHARE, _VALID_SHARE = 90, 5
 # white space, and continuation bytes of UTF-8
@@ -75,7 +81,8 @@ def find_source(config: DataConfig, splits: Sequence[Split], as_text: bool = Fal
     """Find the texts of some splits of a corpus; raises what `load_corpus` raises."""
     published = CORPORA.get(config.corpus)
     if published is not None:
-        return _published_source(config, published, splits)
+        find = _cut_source if published.sizes else _published_source
+        return find(config, published, splits)
     if config.corpus == DEMO:
         return Source(DEMO, _generated(demo_version(), demo_bytes, splits), [DEMO_NOTE])
     if config.corpus.startswith(PREFIX):
@@ -85,8 +92,7 @@ def find_source(config: DataConfig, splits: Sequence[Split], as_text: bool = Fal
     path = text_path(config)
     if os.path.isdir(path):
         paths = {split: _in_folder(path, split) for split in splits}
-        texts = {split: Text(file, as_text=as_text) for split, file in paths.items()}
-        return Source(path.resolve().name, texts, _other_names(paths))
+        return Source(path.resolve().name, _texts_of(paths, as_text), _other_names(paths))
     if os.path.isfile(path):
         texts, note = split_by_lines(path, as_text)
         return Source(path.name, {split: texts[split] for split in splits}, [note])
@@ -174,24 +180,64 @@ def _generated(version: str, written: Callable[[Split], Iterable[bytes]], splits
     return texts
 
 
-def _published_source(config: DataConfig, published: PublishedCorpus, splits: Sequence[Split]) -> Source:
-    name, target = config.corpus, cache_folder() / "corpora" / config.corpus
+def _folders(config: DataConfig) -> list[Path]:
+    """Return where a registered corpus may be: in the folder of the corpora, and downloaded."""
     local = config.dir or os.environ.get(DATA_VARIABLE)
-    folders = [*([expanded(local) / name] if local else []), target]
+    return [*([expanded(local) / config.corpus] if local else []), cache_folder() / "corpora" / config.corpus]
+
+
+def _cut_source(config: DataConfig, published: PublishedCorpus, splits: Sequence[Split]) -> Source:
+    """Find a corpus whose splits are parts of one file, which its publisher packed into an archive."""
+    name, file, folders = config.corpus, published.files["train"][0], _folders(config)
+    target, notes = folders[-1] / file.stem, list[str]()
+    places = [place for folder in folders[:-1] for place in (folder, folder.parent)] + folders[-1:]
+    candidates = (place / f"{file.stem}{suffix}" for place in places for suffix in ("", ".txt", ".gz", ".zip"))
+    path = next((path for path in candidates if path.is_file()), None)
+    if path is None:
+        if not config.download:
+            raise _nowhere(name, published, splits, folders)
+        path = target.with_suffix(".zip")
+        download(file, path)
+        notes.append(f"{published.title}: downloaded to {path.parent}")
+    if path.suffix == ".zip":
+        path = target if target.is_file() else _unzipped(path, file.stem, target)
+    train, valid = published.sizes or (0, 0)
+    bounds = zip(SPLITS, (0, train, train + valid), (train, train + valid, None), strict=True)
+    texts = {split: Text(path, start, stop, as_text=True) for split, start, stop in bounds if split in splits}
+    return Source(name, texts, notes, dict.fromkeys(splits, file))
+
+
+def _unzipped(path: Path, member: str, target: Path) -> Path:
+    """Write a file of an archive to `target` in the cache folder; InputError: the archive is damaged or lacks it."""
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(member) as packed:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(target) as file:
+                shutil.copyfileobj(packed, file)
+    except (KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise InputError(f"{path}: no archive with a whole file {member} in it ({error}); fetch it again") from error
+    except OSError as error:
+        way = f"set {CACHE_VARIABLE} to a folder that can be written and has room"
+        raise RunError(f"{path}: cannot be unpacked to {target} ({error.strerror}); {way}") from error
+    return target
+
+
+def _published_source(config: DataConfig, published: PublishedCorpus, splits: Sequence[Split]) -> Source:
+    name, folders = config.corpus, _folders(config)
+    target = folders[-1]
     for folder in folders:
-        paths: dict[Split, Path] = {}
+        paths: dict[Split, list[Path]] = {}
         files: dict[Split, PublishedFile] = {}
         for split in splits:
             for file in reversed(published.files[split]):
                 # a text without a SHA-256 is recognised by its exact name only
-                if path := _find(folder, file.stem, split if file.sha256 else None):
-                    paths[split], files[split] = path, file
+                if several := _find(folder, file.stem, split if file.sha256 else None):
+                    paths[split], files[split] = several, file
         if len(paths) == len(splits):
             as_it_is = "taken as it is; the SHA-256 of the published file is not known here"
-            notes = [f"{paths[split]}: {as_it_is}" for split, file in files.items() if file.sha256 is None]
+            notes = [f"{paths[split][0]}: {as_it_is}" for split, file in files.items() if file.sha256 is None]
             notes += [file.note for file in files.values() if file.note]
-            texts = {split: Text(path) for split, path in paths.items()}
-            return Source(name, texts, notes + _other_names(paths, files), files)
+            return Source(name, _texts_of(paths), notes + _other_names(paths, files), files)
         if folder != target and paths:
             missing = published.named([split for split in splits if split not in paths])
             raise InputError(f"{folder}: {missing} missing; a corpus needs {', '.join(splits)}")
@@ -210,41 +256,65 @@ def _nowhere(name: str, published: PublishedCorpus, splits: Sequence[Split], fol
     files = published.named(splits)
     if all(published.files[split][0].url for split in splits):
         fetch = "fetch it once with `spanlm train --data.download true` (or evaluate or attend with --download)"
-        way = f"{fetch}, or {folder}train.txt"
+        way = f"{fetch}, or {folder}{name if published.sizes else 'train.txt'}"
     else:
         way = f"it cannot be downloaded by this program: {folder} with these files (.txt or .txt.gz)"
     return InputError("data.corpus", name, f"no {files} in {where}; {way}")
 
 
-def _find(folder: Path, stem: str, split: Split | None = None) -> Path | None:
+def _find(folder: Path, stem: str, split: Split | None = None) -> list[Path]:
     """Return the text with this stem, else the only file whose name contains the name of the `split`.
 
+    Or else all files whose names end in it, as in `childes.train`, in order of name.
+
     Raises:
-        InputError: several names contain it.
+        InputError: several other names contain it.
     """
     candidates = (folder / f"{stem}{suffix}" for suffix in _SUFFIXES)
     paths = [path for path in candidates if path.exists()][:1]
     if not paths and split is not None:
         paths = sorted(path for path in folder.glob("*") if _NAMED[split].fullmatch(path.name) and path.is_file())
-    if len(paths) > 1:
-        names = ", ".join(path.name for path in paths)
-        raise InputError(f"{folder}: {names}: name the one that is the {split} part {stem}.txt")
-    return paths[0] if paths else None
+    return paths if split is None else _joined(paths, folder, split)
 
 
-def _in_folder(folder: Path, split: Split) -> Path:
-    if path := _find(folder, split, split):
-        return path
-    needed = "a corpus folder needs train, valid and test, also named as in ptb.train.txt, dev.txt or wiki.test.tokens"
+def _in_folder(folder: Path, split: Split) -> list[Path]:
+    """Return the files of a split, in the folder or in a folder of their own in it, as BabyLM has them."""
+    if paths := _find(folder, split, split):
+        return paths
+    paths = sorted(path for path in folder.glob("*/*") if _SEVERAL[split].fullmatch(path.name) and path.is_file())
+    homes = dict.fromkeys(path.parent.name for path in paths)
+    if len(homes) > 1:
+        raise InputError(f"{folder}: {', '.join(homes)}: each has a {split} part; leave one of them in this folder")
+    if paths:
+        return _joined(paths, folder, split)
+    if any(path for pattern in ("*.arrow", "*/*.arrow") for path in folder.glob(pattern)):
+        way = "write the text of each split to train.txt, valid.txt and test.txt"
+        raise InputError(f"{folder}: a dataset of Hugging Face (.arrow), which is not read; {way}")
+    needed = "a corpus folder needs train, valid and test, also named as in ptb.train.txt, dev.txt or childes.test"
     raise InputError(f"{folder}: no {split}.txt or {split}.txt.gz in it; {needed}")
 
 
-def _other_names(paths: Mapping[Split, Path], files: Mapping[Split, PublishedFile] | None = None) -> list[str]:
+def _joined(paths: list[Path], folder: Path, split: Split) -> list[Path]:
+    """Return the files of a split; InputError: there are several, and their names do not say that they are parts."""
+    names = [path.name for path in paths]
+    stems = {re.sub(r"\.(gz|bz2)$", "", name, flags=re.I) for name in names if _SEVERAL[split].fullmatch(name)}
+    if len(names) > 1 and len(stems) < len(names):
+        raise InputError(f"{folder}: {', '.join(names)}: name the one that is the {split} part {split}.txt")
+    return paths
+
+
+def _texts_of(paths: Mapping[Split, Sequence[Path]], as_text: bool = False) -> dict[Split, Text]:
+    return {split: Text(first, as_text=as_text, more=tuple(more)) for split, (first, *more) in paths.items()}
+
+
+def _other_names(
+    paths: Mapping[Split, Sequence[Path]], files: Mapping[Split, PublishedFile] | None = None
+) -> list[str]:
     """Note the names of the files, if one of them is unusual."""
     stems = [files[split].stem if files else split for split in paths]
     usual = {f"{stem}{suffix}" for stem in stems for suffix in _SUFFIXES}
-    named = usual.issuperset(path.name for path in paths.values())
-    return [] if named else [", ".join(f"{split} is {path.name}" for split, path in paths.items())]
+    names = {split: " + ".join(path.name for path in several) for split, several in paths.items()}
+    return [] if usual.issuperset(names.values()) else [", ".join(f"{split} is {x}" for split, x in names.items())]
 
 
 def download(file: PublishedFile, path: Path) -> None:
@@ -260,7 +330,8 @@ def download(file: PublishedFile, path: Path) -> None:
         raise RunError(f"cannot write {path.parent} ({error.strerror}); {way}") from error
     try:
         # pooch downloads under a temporary name, checks the hash, then renames
-        pooch.retrieve(file.url, known_hash=f"sha256:{file.sha256}", fname=path.name, path=path.parent)
+        known_hash = f"sha256:{file.zip_sha256 or file.sha256}"
+        pooch.retrieve(file.url, known_hash, fname=path.name, path=path.parent)
     except (OSError, ValueError) as error:
         cause, way = " ".join(str(error).split()), f"put the file into a folder and name it by {named('data.dir')}"
         raise RunError(f"cannot download {file.url}: {cause}; try again, or {way}") from error
@@ -375,7 +446,7 @@ def load_corpus(
     needed = [split for split in SPLITS if split in splits or (split == "train" and vocabulary is None)]
     source, marks = find_source(config, needed, as_text), config.keeps_marks(vocabulary or ())
     source = replace(source, texts={split: replace(text, marks=marks) for split, text in source.texts.items()})
-    digests = {str(split): _verified_fingerprint(source, split) for split in needed}
+    digests = _verified_fingerprints(source)
     if vocabulary is None:
         cut = config.effective_tokenizer, config.effective_documents
         counts = count_words(source.texts["train"], digests["train"], *cut)
@@ -429,16 +500,18 @@ def _encoded(
     )
 
 
-def _verified_fingerprint(source: Source, split: Split) -> str:
-    text = source.texts[split]
-    digest = fingerprint(text)
-    expected = source.published[split].sha256 if source.published else None
-    if expected is not None and digest != expected:
-        raise InputError(
-            f"{text.path}: not the published {source.name} {split} text (SHA-256 {digest}, "
-            f"published {expected}); fetch it again, or give its folder as {named('data.corpus')} to use it as it is"
-        )
-    return digest
+def _verified_fingerprints(source: Source) -> dict[str, str]:
+    digests, hashed = dict[str, str](), cache(fingerprint)
+    for split, text in source.texts.items():
+        whole = replace(text, start=0, stop=None)
+        if (file := source.published.get(split)) and file.sha256 and (digest := hashed(whole)) != file.sha256:
+            part, way = f" {split}", f", or give its folder as {named('data.corpus')} to use it as it is"
+            raise InputError(
+                f"{text.path}: not the published {source.name}{part if text == whole else ''} text (SHA-256 {digest}, "
+                f"published {file.sha256}); fetch it again{way if text == whole else ''}"
+            )
+        digests[split] = hashed(text)
+    return digests
 
 
 def _vocabulary_of(counts: dict[str, int], config: DataConfig, source: Source) -> Vocabulary:

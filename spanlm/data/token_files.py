@@ -106,7 +106,7 @@ def token_file(
 
 
 def text_pieces(text: Text, fingerprint: str, documents: Documents) -> Iterable[bytes]:
-    """Yield a text in pieces that end between words; an empty piece replaces a book's title line."""
+    """Yield a text in pieces that end between words; an empty one stands for a title line or before a further file."""
     whole = pieces(text, fingerprint)
     return without_titles(whole) if documents == "book-title" else whole
 
@@ -147,15 +147,15 @@ def document_starts(documents: Documents, ends: Positions, equals: Positions, ti
     are, only lines between blank lines count. The edges of the text count as blank lines.
 
     A mark starts a document only after a word: blank lines and marks at the start of a text belong to its first
-    document.
+    document. A further file of the text starts one, too.
 
     Args:
         documents: The kind of mark.
         ends: Index of each line's `<eos>`.
         equals: Indices of the words `=`, which frame a heading.
-        titles: Indices of the tokens after title lines.
+        titles: Indices of the tokens after title lines, and of the first of each further file.
     """
-    begins = np.append(0, ends[:-1] + 1)
+    marks, begins = np.empty(0, _INDEX), np.append(0, ends[:-1] + 1)
     blank = begins == ends
     after_blank, before_blank = np.append(True, blank[:-1]), np.append(blank[1:], True)
     if documents == "blank-line":
@@ -166,8 +166,7 @@ def document_starts(documents: Documents, ends: Positions, equals: Positions, ti
         framed = opened & closed & (ends - begins > 2)
         between = framed & after_blank & before_blank
         marks = begins[between if between[np.argmax(framed)] else framed]
-    else:
-        marks = np.unique(titles)
+    marks = np.union1d(marks, titles)
     first_word = begins[~blank][0]
     return np.append(0, marks[(marks > first_word) & (marks <= ends[-1])])
 

@@ -4,8 +4,10 @@ import hashlib
 import http.server
 import shutil
 import threading
+import zipfile
 from collections.abc import Iterator
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +104,60 @@ def test_a_failed_download_names_the_url_and_leaves_nothing(served: Path, cache:
     assert [path.name for path in (cache / "corpora" / "tiny").iterdir()] == ["train.txt"]
     (served / "valid.txt").write_bytes(whole)
     assert len(load_corpus(DataConfig(corpus="tiny", download=True)).vocabulary) == 4
+
+
+LINE = b"one two three four two one "
+PARTS = {"train": b"one two three fo", "valid": b"ur tw", "test": b"o one "}
+
+
+@pytest.fixture
+def cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """Register `line`, one line whose parts are 16, 5 and 6 bytes; return its archive."""
+    monkeypatch.setenv("SPANLM_DATA", str(tmp_path / "data"))
+    packed = BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("line", LINE)
+    sha256, zip_sha256 = (hashlib.sha256(data).hexdigest() for data in (LINE, packed.getvalue()))
+    address = CORPORA["tiny"].files["train"][0].url.rpartition("/")[0] if "tiny" in CORPORA else "http://127.0.0.1:9"
+    file = PublishedFile("line", sha256, f"{address}/line.zip", zip_sha256=zip_sha256)
+    monkeypatch.setitem(CORPORA, "line", PublishedCorpus("a line", dict.fromkeys(SPLITS, (file,)), sizes=(16, 5)))
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize("name", ["line/line", "line.zip", "line/line.zip", "line", "line/line.gz"])
+def test_one_published_file_is_cut_at_its_bytes(tmp_path: Path, cut: bytes, name: str) -> None:
+    path = tmp_path / "data" / name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(cut if path.suffix == ".zip" else gzip.compress(LINE) if path.suffix == ".gz" else LINE)
+    for _ in range(2):
+        corpus = load_corpus("line")
+        assert {split: b"".join(read()).removesuffix(b"\n") for split, read in corpus.sources.items()} == PARTS
+        assert len(corpus.vocabulary) == 6 and not corpus.notes
+    assert load_corpus(DataConfig(corpus="line"), corpus.vocabulary, ["test"]).splits.keys() == {"test"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("line", LINE[:-1], "line: not the published line text"),
+        ("line", LINE[:12], "line: not the published line text"),
+        ("line.zip", b"PK no archive", r"line\.zip: no archive with a whole file line"),
+        ("other", LINE, r"data\.corpus=line: no line or line\.zip in .*`spanlm train --data\.download true`"),
+    ],
+)
+def test_another_file_is_refused(tmp_path: Path, cut: bytes, name: str, content: bytes, message: str) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        load_corpus("line")
+
+
+def test_an_archive_is_downloaded_and_unpacked(served: Path, cut: bytes, cache: Path) -> None:
+    (served / "line.zip").write_bytes(cut)
+    corpus = load_corpus(DataConfig(corpus="line", download=True))
+    assert len(corpus.splits["train"]) == 5 and corpus.notes == [f"a line: downloaded to {cache / 'corpora' / 'line'}"]
+    (served / "line.zip").unlink()
+    assert load_corpus("line").notes == []
 
 
 BOOK = b"_BOOK_TITLE_ : An_Author___A_Title.txt.out\n"
