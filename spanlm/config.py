@@ -52,7 +52,10 @@ REMOVED = {
 }
 """Fields of runs of 0.2.0, with the only value still supported; `:kind` restricts a field to that kind of part."""
 
-ADDED = {"data.marks": None, "model.encoder.newest_apart": False, "model.memory.includes_current": False}
+ADDED = {
+    **{"data.marks": None, "training.schedule.milestones": None},
+    **{"model.encoder.newest_apart": False, "model.memory.includes_current": False},
+}
 """Fields that the first runs of schema 1 lack, with the value that they then have, which no digest shows."""
 
 LONGEST = 2**20

@@ -56,13 +56,15 @@ class PublishedCorpus:
     """A published corpus, the files that each split may be, the published one first, and what starts a document.
 
     Title lines ("book-title") are never text, so `DataConfig.documents` does not change them. If `sizes` are set, one
-    file has all splits: these are the bytes of train and of valid, and test is the rest.
+    file has all splits: these are the bytes of train and of valid, and test is the rest. A corpus in characters is made
+    of the words of another, `spelled`.
     """
 
     title: str
     files: dict[Split, tuple[PublishedFile, ...]]
     documents: Documents = "none"
     sizes: tuple[int, int] | None = None
+    spelled: str = ""
 
     def named(self, splits: Sequence[Split]) -> str:
         """Return the names of these splits' files for a message."""
@@ -120,6 +122,11 @@ CORPORA: dict[str, PublishedCorpus] = {
         "Children's Book Test, the books",
         {**_CBT, "train": (PublishedFile("cbt_train"), _REBUILT)},
         documents="book-title",
+    ),
+    "ptb-char": PublishedCorpus(
+        "Penn Treebank in characters, as Mikolov et al. (2012)",
+        {},
+        spelled="ptb",
     ),
     "text8": _cut(
         "text8",

@@ -61,6 +61,8 @@ _NAMED = {
 }
 # names that several files of one split may have: childes.train, bnc_spoken.train
 _SEVERAL = {split: re.compile(rf"(?!\.).+\.(?:{part})(?:\.(?:gz|bz2))?", re.I) for split, part in _PARTS.items()}
+# version of the rules of `_spelled`; raise it when they change
+_SPELLING = "characters 1"
 # of 100 lines of a single file
 _TRAIN_SHARE, _VALID_SHARE = 90, 5
 # white space, and continuation bytes of UTF-8
@@ -81,6 +83,8 @@ def find_source(config: DataConfig, splits: Sequence[Split], as_text: bool = Fal
     """Find the texts of some splits of a corpus; raises what `load_corpus` raises."""
     published = CORPORA.get(config.corpus)
     if published is not None:
+        if published.spelled:
+            return _spelled_source(config, published, splits)
         find = _cut_source if published.sizes else _published_source
         return find(config, published, splits)
     if config.corpus == DEMO:
@@ -178,6 +182,20 @@ def _generated(version: str, written: Callable[[Split], Iterable[bytes]], splits
                 file.writelines(written(split))
         texts[split] = Text(path, stop=path.stat().st_size - DIGEST_BYTES, as_text=True)
     return texts
+
+
+def _spelled_source(config: DataConfig, published: PublishedCorpus, splits: Sequence[Split]) -> Source:
+    """Spell the words of a registered corpus, in the cache folder."""
+    words, texts = find_source(replace(config, corpus=published.spelled), splits), dict[Split, Text]()
+    for split, digest in _verified_fingerprints(words).items():
+        texts |= _generated(f"{_SPELLING} {digest}", lambda part: _spelled(words.texts[part]), [split])
+    note = f"{config.corpus}: the characters of {published.spelled}, with _ for a space"
+    return Source(config.corpus, texts, [*words.notes, note], dict.fromkeys(splits, PublishedFile(config.corpus)))
+
+
+def _spelled(text: Text) -> Iterator[bytes]:
+    """Write a text as Mikolov et al. (2012) did: characters with spaces between them, `_` for a space between words."""
+    return (" ".join("_".join(line.split())).encode() + b"\n" for line in lines_of(pieces(text)))
 
 
 def _folders(config: DataConfig) -> list[Path]:
@@ -446,7 +464,7 @@ def load_corpus(
     needed = [split for split in SPLITS if split in splits or (split == "train" and vocabulary is None)]
     source, marks = find_source(config, needed, as_text), config.keeps_marks(vocabulary or ())
     source = replace(source, texts={split: replace(text, marks=marks) for split, text in source.texts.items()})
-    digests = _verified_fingerprints(source)
+    digests = {str(split): digest for split, digest in _verified_fingerprints(source).items()}
     if vocabulary is None:
         cut = config.effective_tokenizer, config.effective_documents
         counts = count_words(source.texts["train"], digests["train"], *cut)
@@ -500,8 +518,8 @@ def _encoded(
     )
 
 
-def _verified_fingerprints(source: Source) -> dict[str, str]:
-    digests, hashed = dict[str, str](), cache(fingerprint)
+def _verified_fingerprints(source: Source) -> dict[Split, str]:
+    digests, hashed = dict[Split, str](), cache(fingerprint)
     for split, text in source.texts.items():
         whole = replace(text, start=0, stop=None)
         if (file := source.published.get(split)) and file.sha256 and (digest := hashed(whole)) != file.sha256:

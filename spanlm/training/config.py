@@ -75,8 +75,9 @@ class OptimizerConfig:
 class ScheduleConfig:
     """The learning-rate schedule over epochs."""
 
-    kind: Literal["constant", "step", "plateau"] = option(
+    kind: Literal["constant", "step", "milestones", "plateau"] = option(
         "constant; step: divided by `factor` after every epoch once `full_epochs` epochs had the full rate; "
+        "milestones: divided by `factor` after each of the epochs in `milestones`; "
         "plateau: divided by `factor` after every epoch whose validation loss is not the best so far",
         default="constant",
     )
@@ -90,15 +91,24 @@ class ScheduleConfig:
         default=5,
         limit=at_least(1),
     )
+    milestones: tuple[int, ...] | None = option(
+        "for milestones: epochs, as [300, 400]",
+        default=None,
+        limit=Limit(lambda epochs: epochs and [0, *epochs] == sorted({0, *epochs}), "one or more numbers, each larger"),
+    )
     warmup: int = option(
         "first optimiser steps, over which the rate rises linearly from 0; 0: none", default=0, limit=at_least(0)
     )
 
     def __post_init__(self) -> None:
-        for name, kinds in (("factor", ("step", "plateau")), ("full_epochs", ("step",))):
+        dividing = ("step", "milestones", "plateau")
+        of_kinds = {"factor": dividing, "full_epochs": ("step",), "milestones": ("milestones",)}
+        for name, kinds in of_kinds.items():
             if self.kind not in kinds:
                 unless = f"unless training.schedule.kind is {' or '.join(kinds)}"
                 require_defaults(self, "training.schedule", [name], unless)
+        listed = self.milestones is not None or self.kind != "milestones"
+        require_fields(self, ("milestones", listed, "a list of epochs with training.schedule.kind=milestones"))
 
 
 @options("training.finetune")

@@ -6,6 +6,7 @@ import shutil
 import threading
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -158,6 +159,16 @@ def test_an_archive_is_downloaded_and_unpacked(served: Path, cut: bytes, cache: 
     assert len(corpus.splits["train"]) == 5 and corpus.notes == [f"a line: downloaded to {cache / 'corpora' / 'line'}"]
     (served / "line.zip").unlink()
     assert load_corpus("line").notes == []
+
+
+def test_words_are_spelled(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CORPORA, "tiny-char", replace(CORPORA["tiny"], spelled="tiny"))
+    corpus = load_corpus(DataConfig(corpus="tiny-char", dir=str(tiny)))
+    assert b"".join(corpus.sources["train"]()) == b"a _ b _ < u n k >\na\n"
+    assert len(corpus.vocabulary) == 11 and corpus.notes == ["tiny-char: the characters of tiny, with _ for a space"]
+    (tiny / "tiny" / "test.txt").write_bytes(b"another\n")
+    with pytest.raises(InputError, match=r"not the published tiny test text"):
+        load_corpus(DataConfig(corpus="tiny-char", dir=str(tiny)))
 
 
 BOOK = b"_BOOK_TITLE_ : An_Author___A_Title.txt.out\n"
