@@ -165,7 +165,7 @@ def test_words_are_spelled(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CORPORA, "tiny-char", replace(CORPORA["tiny"], spelled="tiny"))
     corpus = load_corpus(DataConfig(corpus="tiny-char", dir=str(tiny)))
     assert b"".join(corpus.sources["train"]()) == b"a _ b _ < u n k >\na\n"
-    assert len(corpus.vocabulary) == 11 and corpus.notes == ["tiny-char: the characters of tiny, with _ for a space"]
+    assert len(corpus.vocabulary) == 10 and corpus.notes == ["tiny-char: the characters of tiny, with _ for a space"]
     (tiny / "tiny" / "test.txt").write_bytes(b"another\n")
     with pytest.raises(InputError, match=r"not the published tiny test text"):
         load_corpus(DataConfig(corpus="tiny-char", dir=str(tiny)))
