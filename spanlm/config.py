@@ -35,10 +35,10 @@ OPTIONAL = {"model.encoder.forget_bias", "training.optimizer.clip", "training.pa
 
 CHANGEABLE = (
     *("training.epochs", "training.patience", "training.finetune.epochs", "training.finetune.stages"),
-    *("data.dir", "data.download", "training.device"),
+    *("data.dir", "data.download", "data.pieces", "training.device"),
 )
-"""Fields that a resumed run may change: ends of stages that are not over, the text's folder (vocabulary and checkpoint
-identify the text), and the device's name (the checkpoint knows its kind).
+"""Fields that a resumed run may change: ends of stages that are not over, the folders of the text and of the pieces
+(vocabulary and checkpoint identify both), and the device's name (the checkpoint knows its kind).
 
 All of `finetune` may change as long as the run has no finetune stages: no step depends on it.
 """
@@ -53,7 +53,7 @@ REMOVED = {
 """Fields of runs of 0.2.0, with the only value still supported; `:kind` restricts a field to that kind of part."""
 
 ADDED = {
-    **{"data.marks": None, "training.schedule.milestones": None},
+    **{"data.marks": None, "data.vocabulary_size": None, "data.pieces": None, "training.schedule.milestones": None},
     **{"model.encoder.newest_apart": False, "model.memory.includes_current": False},
 }
 """Fields that the first runs of schema 1 lack, with the value that they then have, which no digest shows."""

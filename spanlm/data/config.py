@@ -11,7 +11,9 @@ from spanlm.errors import require
 from spanlm.options import Limit, at_least, option, options
 from spanlm.store.files import expanded
 
-Tokenizer = Literal["whitespace", "words", "straight-words"]
+WordRule = Literal["whitespace", "words", "straight-words"]
+TrainedPieces = Literal["bpe", "unigram"]
+TokenizerName = Literal[WordRule, "characters", "bytes", TrainedPieces]
 Documents = Literal["none", "blank-line", "heading", "book-title"]
 DocumentsChoice = Literal[Documents, "auto"]
 Lines = Literal["as-written", "sentences"]
@@ -29,6 +31,8 @@ CBT = "cbt"
 DATA_VARIABLE, CACHE_VARIABLE = "SPANLM_DATA", "SPANLM_CACHE"
 SHORTEST = 5
 """Steps of the shortest drawn segment, as in the code of Merity et al. (2018)."""
+BYTES = 256
+LEAST_PIECES, USUAL_PIECES = BYTES + 2, 8000
 BUILT = "corpus.json"
 """File that `spanlm data wikipedia` writes beside the texts of a corpus."""
 CONVENTIONS = ("ptb", "wikitext-2", "wikitext-103")
@@ -163,11 +167,22 @@ class DataConfig:
         default=None,
     )
     download: bool = option("download a registered corpus without a local copy, and check its SHA-256", default=False)
-    tokenizer: Tokenizer = option(
+    tokenizer: TokenizerName = option(
         '"whitespace" keeps words as written; "words" lower-cases and splits punctuation off; "straight-words" also '
-        'reads ’ as \' and no-break spaces as spaces; a new run of `spanlm train` with "words" uses it. The demo '
-        'always uses "words"',
+        'reads ’ as \' and no-break spaces as spaces; a new run of `spanlm train` with "words" uses it. "characters", '
+        '"bytes", "bpe" and "unigram" (extra subword) keep every byte of a line, so no text is unknown; bpe and '
+        'unigram learn their pieces from train.txt. The words of the demo are always cut by "words"',
         default="whitespace",
+    )
+    vocabulary_size: int | None = option(
+        f"pieces of bpe and unigram, including <eos>, <unk> and the {BYTES} bytes; null: {USUAL_PIECES:,}",
+        default=None,
+        limit=at_least(LEAST_PIECES, f"at least {LEAST_PIECES} (<eos>, <unk> and the {BYTES} bytes)"),
+    )
+    pieces: str | None = option(
+        "tokenizer.json or SentencePiece .model whose pieces to take instead of learning them, with "
+        "data.tokenizer=bpe or unigram, as the file has them",
+        default=None,
     )
     min_count: int | None = option(
         "occurrences in train.txt that a word of the vocabulary needs (the demo: at least 2). null: 2 for your own "
@@ -200,13 +215,26 @@ class DataConfig:
     )
 
     def __post_init__(self) -> None:
-        capitals = "as-written with data.tokenizer=words, which lower-cases: sentences are known by their capitals"
+        if self.tokenizer not in get_args(WordRule):
+            for name in ("min_count", "max_size", "marks"):
+                unset = f"null with data.tokenizer={self.tokenizer}, which keeps all of the text"
+                allowed = name == "min_count" and self.tokenizer == "characters"
+                require(allowed or getattr(self, name) is None, f"data.{name}", getattr(self, name), unset)
+        if self.tokenizer not in get_args(TrainedPieces):
+            for name in ("vocabulary_size", "pieces"):
+                unset = f"null with data.tokenizer={self.tokenizer}; it is for bpe and unigram"
+                require(getattr(self, name) is None, f"data.{name}", getattr(self, name), unset)
+        both = "null with data.pieces, which has its own"
+        require(None in (self.pieces, self.vocabulary_size), "data.vocabulary_size", self.vocabulary_size, both)
+        capitals = (
+            f"as-written with data.tokenizer={self.tokenizer}: sentences are known by words and capitals, as written"
+        )
         require(self.lines == "as-written" or self.tokenizer == "whitespace", "data.lines", self.lines, capitals)
 
     @property
-    def effective_tokenizer(self) -> Tokenizer:
+    def effective_tokenizer(self) -> TokenizerName:
         """The tokenizer of this corpus, and of new text that its models read."""
-        return "words" if self.corpus == DEMO else self.tokenizer
+        return "words" if self.corpus == DEMO and self.tokenizer in get_args(WordRule) else self.tokenizer
 
     @property
     def effective_documents(self) -> Documents:
@@ -223,10 +251,16 @@ class DataConfig:
     def compared(self) -> DataConfig:
         """The canonical form for comparisons: without folders, since hashes compare text and vocabulary."""
         name = os.path.basename(os.path.abspath(expanded(self.corpus)))
-        # the demo ignores the field `tokenizer`
-        cut, documents = "whitespace" if self.corpus == DEMO else self.tokenizer, self.effective_documents
+        # the demo has one way to cut words
+        cut = "whitespace" if self.corpus == DEMO and self.tokenizer in get_args(WordRule) else self.tokenizer
         canonical = replace(
-            self, corpus=name or self.corpus, dir=None, download=False, tokenizer=cut, documents=documents
+            self,
+            corpus=name or self.corpus,
+            dir=None,
+            download=False,
+            pieces=None,
+            tokenizer=cut,
+            documents=self.effective_documents,
         )
         return replace(canonical, min_count=self.min_count or 1, marks=None if self.marks == "keep" else self.marks)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Final
+from typing import Final, cast, get_args
 
 import numpy as np
 
@@ -29,9 +29,12 @@ from spanlm.data.config import (
     PublishedCorpus,
     PublishedFile,
     Split,
-    Tokenizer,
+    TokenizerName,
+    TrainedPieces,
+    WordRule,
 )
 from spanlm.data.demo import DEMO_NOTE, demo_bytes, demo_version
+from spanlm.data.subwords import Bytes, Characters, make_tokenizer
 from spanlm.data.synthetic import PREFIX, find_synthetic
 from spanlm.data.text import Text, fingerprint, line_ends, lines_of, marks_note, pieces
 from spanlm.data.token_files import (
@@ -355,7 +358,7 @@ def download(file: PublishedFile, path: Path) -> None:
         raise RunError(f"cannot download {file.url}: {cause}; try again, or {way}") from error
 
 
-def shown_name(name: str, tokenizer: Tokenizer, lines: Lines) -> str:
+def shown_name(name: str, tokenizer: TokenizerName, lines: Lines) -> str:
     """Name a corpus for a report; the name of a retokenised published corpus says so."""
     changed = ["retokenised"] * (tokenizer != "whitespace") + ["cut into sentences"] * (lines == "sentences")
     return ", ".join([name, *(changed if name in CORPORA else [])])
@@ -368,7 +371,7 @@ class Corpus:
     Attributes:
         notes: Decisions made for the user, one line each.
         oov: Tokens of each split that are `<unk>` because the vocabulary lacks the word, without a written `<unk>`.
-        tokenizer: The rule that cut the text into words; new text must follow it.
+        tokenizer: What cut the text into tokens; new text must follow it.
         lines: Where lines end, as in `DataConfig`.
         texts: The SHA-256 of each split's text, if it came from a file.
         config: The configuration that loaded the corpus.
@@ -380,7 +383,7 @@ class Corpus:
     splits: dict[str, TokenFile]
     notes: list[str]
     oov: dict[str, int]
-    tokenizer: Tokenizer
+    tokenizer: TokenizerName
     lines: Lines = "as-written"
     texts: dict[str, str] = field(default_factory=dict)
     config: DataConfig | None = field(default=None, compare=False, repr=False)
@@ -427,8 +430,10 @@ class Corpus:
         for piece in self.sources[split]():
             words += len(piece.split())
             letters += len(piece.translate(None, _NO_CHARACTER))
-        ends = np.append(True, self.splits[split].ids == self.vocabulary.eos_id)
-        return words, letters + words + int(np.count_nonzero(ends[1:] & ends[:-1]))
+        if self.tokenizer in get_args(WordRule):
+            ends = np.append(True, self.splits[split].ids == self.vocabulary.eos_id)
+            return words, letters + words + int(np.count_nonzero(ends[1:] & ends[:-1]))
+        return words, letters + words + sum(not line.strip() for line in self.written_lines(split))
 
 
 def load_corpus(
@@ -462,13 +467,11 @@ def load_corpus(
         require(split in SPLITS, "splits", split, f"some of {', '.join(SPLITS)}")
     require(isinstance(vocabulary, Vocabulary | None), "vocabulary", vocabulary, "a Vocabulary, or None")
     needed = [split for split in SPLITS if split in splits or (split == "train" and vocabulary is None)]
-    source, marks = find_source(config, needed, as_text), config.keeps_marks(vocabulary or ())
-    source = replace(source, texts={split: replace(text, marks=marks) for split, text in source.texts.items()})
+    source = find_source(config, needed, as_text)
+    source = replace(source, texts={split: as_read(text, config, vocabulary) for split, text in source.texts.items()})
     digests = {str(split): digest for split, digest in _verified_fingerprints(source).items()}
     if vocabulary is None:
-        cut = config.effective_tokenizer, config.effective_documents
-        counts = count_words(source.texts["train"], digests["train"], *cut)
-        vocabulary = _vocabulary_of(counts, config, source)
+        vocabulary = _vocabulary_of(config, source, digests["train"])
     texts = {str(split): source.texts[split] for split in splits}
     digests = {split: digests[split] for split in texts}
     return replace(_encoded(source.name, config, texts, digests, vocabulary, source.notes), texts=digests)
@@ -476,7 +479,7 @@ def load_corpus(
 
 def load_text(config: DataConfig, vocabulary: Vocabulary, as_text: bool = False) -> Corpus:
     """Load one text file as the only split, `WHOLE`; raises what `load_corpus` raises."""
-    text = Text(expanded(config.corpus), as_text=as_text, marks=config.keeps_marks(vocabulary))
+    text = as_read(Text(expanded(config.corpus), as_text=as_text), config, vocabulary)
     return _encoded(text.path.name, config, {WHOLE: text}, {WHOLE: fingerprint(text)}, vocabulary, [])
 
 
@@ -489,7 +492,7 @@ def _encoded(
     notes: Sequence[str],
 ) -> Corpus:
     """Give every word of the texts an id."""
-    tokenizer, documents = config.effective_tokenizer, config.effective_documents
+    tokenizer, documents = make_tokenizer(config.effective_tokenizer, vocabulary), config.effective_documents
     splits, oov, marked, notes = {}, {}, 0, [*notes]
     for split, text in texts.items():
         splits[split], oov[split], lines = token_file(text, digests[split], vocabulary, tokenizer, documents)
@@ -511,7 +514,7 @@ def _encoded(
         splits=splits,
         notes=notes,
         oov=oov,
-        tokenizer=tokenizer,
+        tokenizer=config.effective_tokenizer,
         lines=config.lines,
         config=config,
         sources={split: partial(text_pieces, text, digests[split], documents) for split, text in texts.items()},
@@ -532,7 +535,26 @@ def _verified_fingerprints(source: Source) -> dict[Split, str]:
     return digests
 
 
-def _vocabulary_of(counts: dict[str, int], config: DataConfig, source: Source) -> Vocabulary:
+def as_read(text: Text, config: DataConfig, vocabulary: Vocabulary | None) -> Text:
+    """Return a text that is read as `config` says, by a model with this vocabulary if there is one."""
+    exact = config.effective_tokenizer not in get_args(WordRule)
+    marks = exact or config.keeps_marks(vocabulary or ())
+    return replace(text, marks=marks, exact=exact, any_bytes=config.effective_tokenizer == "bytes")
+
+
+def _vocabulary_of(config: DataConfig, source: Source, digest: str) -> Vocabulary:
+    """Build the vocabulary from the training part."""
+    text, rule, documents = source.texts["train"], config.effective_tokenizer, config.effective_documents
+    if rule == "bytes":
+        return Bytes.vocabulary()
+    if rule == "characters":
+        return Characters.vocabulary(text_pieces(text, digest, documents), config.min_count or 1)
+    if rule in get_args(TrainedPieces):
+        raise InputError("data.tokenizer", rule, "not yet")
+    return _words_of(count_words(text, digest, cast(WordRule, rule), documents), config, source)
+
+
+def _words_of(counts: dict[str, int], config: DataConfig, source: Source) -> Vocabulary:
     law_or_published = source.published or source.name.startswith(PREFIX)
     usual = 1 if law_or_published or UNK in counts else 2
     # in the demo rare words always become <unk>, so that its model learns unknown words

@@ -8,6 +8,8 @@ The rules, the same for every corpus:
   U+0085, U+00A0 and U+2028 are ordinary characters, here as in the counts of `wc -w`.
 * Every line ends in an `<eos>`; a blank line is a lone `<eos>`. A written `<eos>` at a line's end is that `<eos>`;
   elsewhere it is refused, since it would look like a line's end. A written `<unk>` is the unknown word.
+* With `Text.exact`, for tokenizers below the word, nothing else is left out, and a written `<eos>` is refused at a
+  line's end, too. With `Text.any_bytes`, bytes that are no UTF-8 stay.
 * With `Text.marks`, `<s>` and `</s>` are words; otherwise they are left out around a line.
 * A file whose name ends in `.gz` or `.bz2` is decompressed while it is read.
 * A file of another known format (`spanlm.data.formats`) is refused, unless `Text.as_text` is set.
@@ -59,6 +61,8 @@ class Text:
         stop: Offset after the last byte; None is the end of the file.
         as_text: Read the file even in another known format.
         marks: Take `<s>` and `</s>` around a line for words.
+        exact: Keep every byte but the byte order mark.
+        any_bytes: Allow bytes that are no UTF-8.
         more: Files that follow.
     """
 
@@ -67,6 +71,8 @@ class Text:
     stop: int | None = None
     as_text: bool = False
     marks: bool = True
+    exact: bool = False
+    any_bytes: bool = False
     more: tuple[Path, ...] = ()
 
     @property
@@ -104,7 +110,7 @@ def lines_of(pieces: Iterable[bytes]) -> Iterator[str]:
         first, *others = piece.split(b"\n")
         line.append(first)
         for other in others:
-            yield b"".join(line).decode()
+            yield b"".join(line).decode(errors="surrogateescape")
             line = [other]
 
 
@@ -136,7 +142,7 @@ def _pieces_of_file(text: Text, see: Callable[[bytes], object], noted: bool) -> 
         if offset == 0 and piece.startswith(_BOM):
             offset, piece = len(_BOM), piece[len(_BOM) :]
         if piece:
-            if _has_marks(piece, text.marks):
+            if not text.exact and _has_marks(piece, text.marks):
                 piece = _unmarked(last[-1:] + piece, text.marks)[1:]
                 marked += piece.count(LEFT_OUT)
             _check(text, piece, offset, lines)
@@ -262,7 +268,8 @@ def _check(text: Text, piece: bytes, offset: int, lines: int) -> None:
     if nul >= 0:
         raise InputError(f"{text.path}: a NUL byte at byte {offset + nul}; {conversion(text.path, piece, offset)}")
     try:
-        piece.decode("utf-8")
+        if not text.any_bytes:
+            piece.decode("utf-8")
     except UnicodeDecodeError as error:
         problem = f"not UTF-8 at byte {offset + error.start} ({error.reason})"
         raise InputError(f"{text.path}: {problem}; {conversion(text.path, piece, offset)}") from error

@@ -21,13 +21,15 @@ FORMAT = 1
 class Vocabulary:
     """An immutable list of words; a word's id is its index, `hash` the list's SHA-256 (hex).
 
-    `<eos>` is the end of a line; `<unk>` stands for every word that is not listed.
+    `<eos>` is the end of a line; `<unk>` stands for every word that is not listed. With `pieces`, the content of a
+    tokenizer.json that has the words as its tokens, `hash` is the SHA-256 of that content.
 
     Raises:
         InputError: A word is empty, has white space, is not Unicode or occurs twice; `<eos>` or `<unk>` is missing.
     """
 
     words: tuple[str, ...]
+    pieces: str = field(default="", repr=False)
     eos_id: int = field(init=False, compare=False, repr=False)
     unk_id: int = field(init=False, compare=False, repr=False)
     hash: str = field(init=False, compare=False)
@@ -51,7 +53,7 @@ class Vocabulary:
         object.__setattr__(self, "_ids", ids)
         object.__setattr__(self, "eos_id", ids[EOS])
         object.__setattr__(self, "unk_id", ids[UNK])
-        object.__setattr__(self, "hash", hashlib.sha256(listed).hexdigest())
+        object.__setattr__(self, "hash", hashlib.sha256(self.pieces.encode() or listed).hexdigest())
 
     def __len__(self) -> int:
         return len(self.words)

@@ -42,6 +42,7 @@ from torch import Tensor
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.pieces import Piece, lines_as_pieces, refuse_one_string, whole_lines
+from spanlm.data.tokenizer import Words
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, named, require
 from spanlm.interop import hf
@@ -149,7 +150,7 @@ class Yardstick(Model):
             self.predictor("cache")
         context = protocol.context
         require(context != "document", "state", context, f"carry or line of {self.kind}")
-        pieces = lines_as_pieces(corpus.written_lines(part), "whitespace")
+        pieces = lines_as_pieces(corpus.written_lines(part), Words("whitespace"))
         began, count, total = time.perf_counter(), 0, Tally()
         for score, subwords in self._units(pieces, context, protocol.batch_size, protocol.precision):
             total, count = _plus(total, score), count + len(subwords)
@@ -183,7 +184,7 @@ class Yardstick(Model):
     def score_texts(self, texts: Iterable[str], *, precision: Precision = "fp32") -> tuple[list[TextScore], Prefixes]:
         """Return log p of many short texts, each read as one line with its end; see `Model.score_texts`."""
         refuse_one_string("texts", texts)
-        units = self._units(lines_as_pieces(texts, "whitespace"), "line", precision=precision)
+        units = self._units(lines_as_pieces(texts, Words("whitespace")), "line", precision=precision)
         results, count = [], 0
         for _, group in groupby(units, key=lambda unit: unit[0].sentence):
             scores, subwords = zip(*group, strict=True)

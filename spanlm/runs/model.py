@@ -118,7 +118,8 @@ class Model:
         return self.texts.corpus(request)
 
     def tokenize(self, text: str) -> list[str]:
-        return [token for tokens in self.texts.cut(text) for token in tokens]
+        """Return the tokens of one line."""
+        return self.texts.tokens(text)
 
     def as_written(self) -> Self:
         """Return the same model reading words as written, not rewritten in the way of ptb or wikitext-2."""
@@ -286,8 +287,9 @@ class Model:
         network, texts, questions = self.predictor("cloze"), self.texts, request.questions
         options = replace(request, contexts=texts.cloze_contexts(request.contexts))
         read = read_questions(Path(questions)) if isinstance(questions, str | Path) else questions
-        words = self.vocabulary, texts.data.effective_tokenizer
-        return rank_questions(network, *words, read, options, predict_first=texts.predict_first)
+        return rank_questions(
+            network, self.vocabulary, texts.tokenizer, read, options, predict_first=texts.predict_first
+        )
 
     @fields_as_keywords(Continue)
     def generate(self, request: Continue) -> list[str]:

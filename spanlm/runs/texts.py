@@ -6,6 +6,8 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -13,6 +15,7 @@ from spanlm.data.config import CONVENTIONS, CORPORA, DEMO, SPLITS, BatchingKind,
 from spanlm.data.corpora import (
     WHOLE,
     Corpus,
+    as_read,
     load_corpus,
     load_text,
     of_its_own_documents,
@@ -20,9 +23,10 @@ from spanlm.data.corpora import (
     text_path,
 )
 from spanlm.data.pieces import WORDS, Piece, in_lines, lines_as_pieces, refuse_table, text_as_pieces, words_of
+from spanlm.data.subwords import make_tokenizer
 from spanlm.data.synthetic import PREFIX
 from spanlm.data.text import Text, fingerprint, without_marks
-from spanlm.data.tokenizer import as_in_corpus, tokenize
+from spanlm.data.tokenizer import Tokenizer, as_in_corpus, refuse_reserved
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, Note, RunError, named, require
 from spanlm.models.memories import AnyMemoryConfig
@@ -91,6 +95,10 @@ class Texts:
         self._is_noted = False
         self._remembers_everything = any(memory.slots is None for memory in memories)
 
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        return make_tokenizer(self.data.effective_tokenizer, self.vocabulary)
+
     @property
     def predict_first(self) -> bool:
         """Whether <eos> opened each line in training, so that the line's first word was predicted."""
@@ -107,20 +115,22 @@ class Texts:
         Raises:
             InputError: the file breaks a rule of `spanlm.data.text`.
         """
-        tokenizer, text = self.data.effective_tokenizer, Text(text) if isinstance(text, Path) else text
+        text = Text(text) if isinstance(text, Path) else text
         require(isinstance(text, Text | Iterable), "text", text, "a string, a path or several strings")
         refuse_table("text", text)
         if isinstance(text, str):
             text = text.removesuffix("\n").split("\n")
         if isinstance(text, Text):
-            pieces = text_as_pieces(replace(text, marks=self.data.keeps_marks(self.vocabulary)), tokenizer)
+            pieces = text_as_pieces(as_read(text, self.data, self.vocabulary), self.tokenizer)
         else:
-            pieces = lines_as_pieces(self.unmarked(text), tokenizer)
+            pieces = lines_as_pieces(self.unmarked(text), self.tokenizer)
         pieces = pieces if self.convention is None else self._as_in_corpus(pieces, self.convention)
         return in_lines(pieces, self.data.lines, self.vocabulary)
 
     def unmarked(self, lines: Iterable[str]) -> Iterator[str]:
-        """Replace the marks at the ends of lines by white space, unless `data.marks` keeps them."""
+        """Replace the marks at the ends of lines by white space, unless `data.marks` or the tokenizer keeps them."""
+        if self.tokenizer.exact:
+            return iter(lines)
         kept = self.data.keeps_marks(self.vocabulary)
         return (without_marks(line, kept) for line in lines)
 
@@ -142,16 +152,20 @@ class Texts:
 
     def cut(self, line: str) -> list[list[str]]:
         """Return the tokens of each written word of one line; InputError: it holds the reserved word `<eos>`."""
-        words = tokenize(line, "whitespace")
         if self.convention is None:
-            return [tokenize(word, self.data.effective_tokenizer) for word in words]
+            return self.tokenizer.by_word(line)[:-1]
+        words = refuse_reserved(line)
         parts = (words[start : start + WORDS] for start in range(0, len(words), WORDS))  # as `pieces` has them
         return [tokens for part in parts for tokens in as_in_corpus(part, self.convention, self.vocabulary)]
+
+    def tokens(self, line: str) -> list[str]:
+        """Return the tokens of one line; InputError: see `cut`."""
+        return self.tokenizer.tokens(line) if self.convention is None else list(chain.from_iterable(self.cut(line)))
 
     def prompt(self, text: str) -> list[str]:
         """Return the words of a text to continue, with its line ends; the last line or sentence stays open."""
         require(isinstance(text, str), "prompt", text, "a string")
-        self.cut(text)  # refuses <eos> even at the end, where the line is open
+        refuse_reserved(text)  # even at the end, where the line is open
         *before, last = self.pieces(text.split("\n"))
         return [*words_of(before), *last.words]
 

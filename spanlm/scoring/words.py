@@ -222,13 +222,13 @@ class _Text:
         run, fresh, blank, begun = _Run(list(self.opening), 0), True, False, False
         for piece in self._pieces:
             # as in corpora, blank lines before the first word are part of the first document
-            resets = self._state == "document" and blank and begun and bool(piece.words)
+            resets = self._state == "document" and blank and begun and not piece.blank
             if len(run.read) > STEPS or resets:
                 yield from self._segments([run], fresh)
                 run, fresh = _Run(list(self.opening) if resets else run.read[-1:], self._placed), resets
             if piece.words or piece.closes:
                 self._queue(piece, run.read, opens=fresh and len(run.read) == len(self.opening))
-            begun = begun or bool(piece.words)
+            begun = begun or not piece.blank
             blank = piece.blank
         yield from self._segments([run], fresh)
 

@@ -21,7 +21,7 @@ from torch.testing import assert_close
 
 import spanlm
 from spanlm.config import flat
-from spanlm.data.config import Tokenizer as Rule
+from spanlm.data.config import WordRule as Rule
 from spanlm.data.tokenizer import OTHER_SPACE, UNSEEN, tokenize, written_words
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, installation
