@@ -61,7 +61,7 @@ class PublishedCorpus:
 
     Title lines ("book-title") are never text, so `DataConfig.documents` does not change them. If `sizes` are set, one
     file has all splits: these are the bytes of train and of valid, and test is the rest. A corpus in characters is made
-    of the words of another, `spelled`.
+    of the words of another, `spelled`. `tokenizer` is what numbers on the corpus are published for, if not its words.
     """
 
     title: str
@@ -69,6 +69,7 @@ class PublishedCorpus:
     documents: Documents = "none"
     sizes: tuple[int, int] | None = None
     spelled: str = ""
+    tokenizer: TokenizerName | None = None
 
     def named(self, splits: Sequence[Split]) -> str:
         """Return the names of these splits' files for a message."""
@@ -83,10 +84,11 @@ def _files(stem: str, *sha256: str, url: str = "") -> dict[Split, tuple[Publishe
     return {split: (PublishedFile(stem.format(split), digest, url.format(split)),) for split, digest in digests}
 
 
-def _cut(stem: str, sha256: str, zip_sha256: str, title: str) -> PublishedCorpus:
+def _cut(stem: str, tokenizer: TokenizerName, sha256: str, zip_sha256: str, title: str) -> PublishedCorpus:
     """Return a corpus of 100 million bytes whose splits have 90, 5 and 5 million, in order."""
     file = PublishedFile(stem, sha256, f"http://mattmahoney.net/dc/{stem}.zip", zip_sha256=zip_sha256)
-    return PublishedCorpus(title, dict.fromkeys(SPLITS, (file,)), sizes=(90_000_000, 5_000_000))
+    splits: dict[Split, tuple[PublishedFile, ...]] = dict.fromkeys(SPLITS, (file,))
+    return PublishedCorpus(title, splits, sizes=(90_000_000, 5_000_000), tokenizer=tokenizer)
 
 
 _CBT = _files(
@@ -134,12 +136,14 @@ CORPORA: dict[str, PublishedCorpus] = {
     ),
     "text8": _cut(
         "text8",
+        "characters",
         "6e890197040d37d85beb962ae1f041ff1d9a9ca8d20c7d99c85027eebf51dca7",
         "a6640522afe85d1963ad56c05b0ede0a0c000dddc9671758a6cc09b7a38e5232",
         "text8, the letters a to z and spaces of Wikipedia",
     ),
     "enwik8": _cut(
         "enwik8",
+        "bytes",
         "2b49720ec4d78c3c9fabaee6e4179a5e997302b3a70029f30f2d582218c024a8",
         "547994d9980ebed1288380d652999f38a14fe291a6247c157c3d33d4932534bc",
         "enwik8, the first bytes of a dump of Wikipedia",

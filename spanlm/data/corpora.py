@@ -8,7 +8,7 @@ import re
 import shutil
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -135,6 +135,16 @@ def with_own_documents(config: DataConfig) -> DataConfig:
     """Replace `documents=auto` by blank-line for a corpus that `spanlm data wikipedia` built."""
     built = config.documents == "auto" and is_built(config)
     return replace(config, documents="blank-line") if built else config
+
+
+def with_own_tokenizer(config: DataConfig, fields: Container[str] = ("data.corpus",)) -> DataConfig:
+    """Replace a rule over words by the tokenizer that numbers on a registered corpus are published for.
+
+    Only if the corpus is among the `fields` that are set, and the tokenizer is not.
+    """
+    published = CORPORA.get(config.corpus)
+    named = "data.corpus" in fields and "data.tokenizer" not in fields and config.tokenizer in get_args(WordRule)
+    return replace(config, tokenizer=published.tokenizer) if named and published and published.tokenizer else config
 
 
 def of_its_own_documents(config: DataConfig) -> DataConfig:
@@ -360,8 +370,10 @@ def download(file: PublishedFile, path: Path) -> None:
 
 def shown_name(name: str, tokenizer: TokenizerName, lines: Lines) -> str:
     """Name a corpus for a report; the name of a retokenised published corpus says so."""
-    changed = ["retokenised"] * (tokenizer != "whitespace") + ["cut into sentences"] * (lines == "sentences")
-    return ", ".join([name, *(changed if name in CORPORA else [])])
+    if name not in CORPORA:
+        return name
+    own = CORPORA[name].tokenizer or "whitespace"
+    return ", ".join([name, *["retokenised"] * (tokenizer != own), *["cut into sentences"] * (lines == "sentences")])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -460,7 +472,7 @@ def load_corpus(
         (['train', 'valid', 'test'], True)
     """
     if not isinstance(config, DataConfig):
-        config = DataConfig(corpus=str(config))
+        config = with_own_tokenizer(DataConfig(corpus=str(config)))
     require(not isinstance(splits, str), "splits", splits, f"a list of some of {', '.join(SPLITS)}")
     splits = tuple(splits)
     for split in splits:

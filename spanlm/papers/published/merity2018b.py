@@ -43,6 +43,7 @@ _ENWIK8 = _PENN_TREEBANK | {
     "training.schedule": ScheduleConfig(kind="milestones", factor=10.0, milestones=(25, 35)),
     "training.batching.length": 200,
     "training.epochs": 50,
+    "data.tokenizer": "bytes",
 }
 
 
