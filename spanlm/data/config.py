@@ -160,7 +160,8 @@ class DataConfig:
 
     corpus: str = option(
         f"{', '.join([DEMO, *CORPORA])}, a folder with train.txt, valid.txt and test.txt (or .txt.gz, or named as "
-        "published: ptb.train.txt, wiki.dev.tokens), one text file (.txt or .gz), which is split 90/5/5 by lines, "
+        "published: ptb.train.txt, wiki.dev.tokens; several files a split, as BabyLM has them: childes.train, "
+        "bnc_spoken.train), one text file (.txt or .gz), which is split 90/5/5 by lines, "
         "or a text with a known law: synthetic:markov, copy, agreement, recall or topics, with options as in "
         "synthetic:copy,lag=10",
         default=DEMO,
@@ -175,7 +176,8 @@ class DataConfig:
         '"whitespace" keeps words as written; "words" lower-cases and splits punctuation off; "straight-words" also '
         'reads ’ as \' and no-break spaces as spaces; a new run of `spanlm train` with "words" uses it. "characters", '
         '"bytes", "bpe" and "unigram" (extra subword) keep every byte of a line, so no text is unknown; bpe and '
-        'unigram learn their pieces from train.txt. The words of the demo are always cut by "words"',
+        "unigram learn their pieces from train.txt. A new run of `spanlm train` reads text8 as characters and enwik8 as "
+        'bytes, unless this is given. The words of the demo are always cut by "words"',
         default="whitespace",
     )
     vocabulary_size: int | None = option(

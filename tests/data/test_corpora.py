@@ -5,12 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from spanlm.data.config import SPLITS, DataConfig
 from spanlm.data.corpora import Corpus, load_corpus, split_by_lines
+from spanlm.data.subwords import Bytes, Characters, Subwords
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 from tests.data.conftest import MakeCorpus
@@ -229,3 +231,15 @@ def test_a_mistyped_path_is_not_answered_with_a_file_of_a_like_name(
 def test_an_unknown_name_is_refused(name: str) -> None:
     with pytest.raises(InputError, match="no such corpus, folder or file"):
         load(name)
+
+
+@pytest.mark.parametrize("kind", [Bytes, Characters])
+def test_one_long_line_is_read_in_chunks_of_bounded_size(monkeypatch: pytest.MonkeyPatch, kind: type[Subwords]) -> None:
+    """They end between words, and their tokens are the line's."""
+    monkeypatch.setattr("spanlm.data.subwords.LONGEST_LINE", 1 << 12)
+    pieces = [b"word " * 500] * 40
+    tokenizer = kind(Bytes.vocabulary() if kind is Bytes else Characters.vocabulary(pieces))
+    chunks = list(tokenizer.chunks(pieces))
+    assert b"".join(chunks) == b"".join(pieces) and max(map(len, chunks)) <= (1 << 12) + len(pieces[0])
+    assert len(chunks) > 9 and all(chunk.endswith(b"word") for chunk in chunks[:-1])
+    assert np.concatenate([*map(tokenizer.encode, chunks)]).tolist() == tokenizer.encode(b"".join(pieces)).tolist()
