@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from spanlm.data.config import CORPORA, SPLITS, DataConfig, PublishedCorpus, PublishedFile, Split
-from spanlm.data.corpora import findable, load_corpus
+from spanlm.data.corpora import findable, load_corpus, with_own_tokenizer
 from spanlm.errors import InputError, RunError
 from tests.data.conftest import MakeCorpus
 
@@ -160,6 +160,23 @@ def test_an_archive_is_downloaded_and_unpacked(served: Path, cut: bytes, cache: 
     assert len(corpus.splits["train"]) == 5 and corpus.notes == [f"a line: downloaded to {cache / 'corpora' / 'line'}"]
     (served / "line.zip").unlink()
     assert load_corpus("line").notes == []
+
+
+@pytest.mark.parametrize(
+    ("corpus", "fields", "tokenizer", "expected"),
+    [
+        ("text8", {"data.corpus"}, "whitespace", "characters"),
+        ("enwik8", {"data.corpus"}, "words", "bytes"),
+        ("enwik8", {"data.corpus", "data.tokenizer"}, "words", "words"),
+        ("enwik8", set(), "whitespace", "whitespace"),
+        ("enwik8", {"data.corpus"}, "bpe", "bpe"),
+        ("ptb", {"data.corpus"}, "whitespace", "whitespace"),
+    ],
+)
+def test_a_new_run_reads_what_numbers_are_published_for(
+    corpus: str, fields: set[str], tokenizer: Any, expected: str
+) -> None:
+    assert with_own_tokenizer(DataConfig(corpus=corpus, tokenizer=tokenizer), fields).tokenizer == expected
 
 
 def test_words_are_spelled(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
