@@ -28,7 +28,7 @@ from spanlm.models.counting import count_configured, lstm_budget, match_paramete
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.papers.registry import PRESETS, find_preset
 from spanlm.store.files import expanded
-from spanlm.store.run_folder import CONFIG, SEED, VOCABULARY, seed_folders
+from spanlm.store.run_folder import CONFIG, PIECES, SEED, seed_folders, vocabulary_file
 from spanlm.training import distributed
 from spanlm.training.distributed import ALONE, Ranks
 from spanlm.training.progress import Watcher
@@ -76,8 +76,9 @@ def _run(options: argparse.Namespace, ranks: Ranks) -> None:
     with ranks.first_alone():
         refuse_unfit(config)  # before reading a large text
         ranks.refuse_unfit(config)
-        # the text of a resumed run was accepted when the run began
-        corpus = load_corpus(config.data, as_text=options.as_text or begun is not None)
+        # the text of a resumed run was accepted when the run began, and its pieces are learned
+        pieces = None if begun is None or not (begun / PIECES).exists() else Vocabulary.load(begun / PIECES)
+        corpus = load_corpus(config.data, pieces, as_text=options.as_text or begun is not None)
         if options.match_parameters is not None:
             config = matched(config, options.match_parameters, len(corpus.vocabulary))
             count = count_configured(config.model, len(corpus.vocabulary))
@@ -208,7 +209,7 @@ def with_words(base: RunConfig, fields: Mapping[str, str], begun: Path | None) -
     tokenizer, min_count, marks = data.tokenizer, data.min_count, data.marks
     if origin is not None and (origin / CONFIG).is_file():
         old = RunConfig.load(origin / CONFIG, whole=True).data
-        min_count, words = min_count or old.min_count, origin / VOCABULARY
+        min_count, words = min_count or old.min_count, vocabulary_file(origin)
         if marks is None and old.keeps_marks(Vocabulary.load(words) if words.is_file() else ()):
             marks = "keep"
         if tokenizer == "words" and old.tokenizer != "whitespace":

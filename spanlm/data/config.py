@@ -268,7 +268,8 @@ class DataConfig:
             tokenizer=cut,
             documents=self.effective_documents,
         )
-        return replace(canonical, min_count=self.min_count or 1, marks=None if self.marks == "keep" else self.marks)
+        usual = None if self.tokenizer in ("bytes", *get_args(TrainedPieces)) else 1
+        return replace(canonical, min_count=self.min_count or usual, marks=None if self.marks == "keep" else self.marks)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ from spanlm.data.config import (
     DATA_VARIABLE,
     DEMO,
     SPLITS,
+    USUAL_PIECES,
     DataConfig,
     Lines,
     PublishedCorpus,
@@ -34,6 +35,7 @@ from spanlm.data.config import (
     WordRule,
 )
 from spanlm.data.demo import DEMO_NOTE, demo_bytes, demo_version
+from spanlm.data.pieces_file import PIECES_FORMAT, learned, read_pieces
 from spanlm.data.subwords import Bytes, Characters, make_tokenizer
 from spanlm.data.synthetic import PREFIX, find_synthetic
 from spanlm.data.text import Text, fingerprint, line_ends, lines_of, marks_note, pieces
@@ -157,7 +159,8 @@ def findable(config: DataConfig) -> DataConfig:
     """Return a configuration that names the same text from every folder."""
     path, folder = text_path(config), config.dir and os.path.abspath(expanded(config.dir))
     is_file = config.corpus not in (DEMO, *CORPORA) and os.path.exists(path)
-    return replace(config, corpus=os.path.abspath(path) if is_file else config.corpus, dir=folder)
+    pieces = config.pieces and os.path.abspath(expanded(config.pieces))
+    return replace(config, corpus=os.path.abspath(path) if is_file else config.corpus, dir=folder, pieces=pieces)
 
 
 def split_by_lines(path: Path, as_text: bool = False) -> tuple[dict[Split, Text], str]:
@@ -562,8 +565,24 @@ def _vocabulary_of(config: DataConfig, source: Source, digest: str) -> Vocabular
     if rule == "characters":
         return Characters.vocabulary(text_pieces(text, digest, documents), config.min_count or 1)
     if rule in get_args(TrainedPieces):
-        raise InputError("data.tokenizer", rule, "not yet")
+        if config.pieces is not None:
+            return read_pieces(config.pieces, cast(TrainedPieces, rule))
+        return _learned_pieces(config, source, digest)
     return _words_of(count_words(text, digest, cast(WordRule, rule), documents), config, source)
+
+
+def _learned_pieces(config: DataConfig, source: Source, digest: str) -> Vocabulary:
+    kind, size = cast(TrainedPieces, config.effective_tokenizer), config.vocabulary_size or USUAL_PIECES
+    cut = text_pieces(source.texts["train"], digest, config.effective_documents)
+    path = cached("pieces", PIECES_FORMAT, digest, kind, size, config.effective_documents == "book-title")
+    if not is_whole(path):
+        vocabulary = learned(kind, lines_of(cut), size)
+        with caching(path) as file:
+            file.write(vocabulary.pieces.encode())
+    vocabulary = Vocabulary.from_pieces(path.read_bytes()[:-DIGEST_BYTES].decode())
+    if len(vocabulary) < size:
+        source.notes.append(f"data.vocabulary_size: the training part gives {len(vocabulary):,} pieces, not {size:,}")
+    return vocabulary
 
 
 def _words_of(counts: dict[str, int], config: DataConfig, source: Source) -> Vocabulary:

@@ -24,7 +24,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import accumulate, chain
+from itertools import accumulate, chain, islice
 from typing import Any, cast, get_args
 
 import numpy as np
@@ -248,6 +248,12 @@ def make_tokenizer(name: TokenizerName, vocabulary: Vocabulary) -> Tokenizer:
     return Pieces(vocabulary) if name in get_args(TrainedPieces) else Words(cast(WordRule, name), vocabulary)
 
 
+# letters and marks, digits, or other characters, each perhaps after a space; other white space is alone
+LEARNED_CUT = {"Regex": r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\p{L}\p{M}\p{N} \t\n\r\v\f]+|[ \t\n\r\v\f]"}
+SENTENCEPIECE_CUT = {"String": " "}
+CUTS = (LEARNED_CUT, SENTENCEPIECE_CUT)
+
+
 class Pieces(Subwords):
     """The pieces of a tokenizer.json, encoded by the library `tokenizers`."""
 
@@ -280,11 +286,17 @@ class Pieces(Subwords):
         return text
 
     @cached_property
-    def _known(self) -> dict[bytes, tuple[int, ...]]:
+    def _known(self) -> dict[bytes, bytes]:
+        """The ids, as int32, of strings after a space."""
         return {}
 
     def encode(self, chunk: bytes) -> Ids:
-        return self._lines(chunk.split(b"\n"))
+        return self._by_spaces(chunk) if self._cuts_at_spaces else self._lines(chunk.split(b"\n"))
+
+    @cached_property
+    def _cuts_at_spaces(self) -> bool:
+        """Whether each space begins a part of a line that is cut by itself, as in all files made by this package."""
+        return bool((self._content["pre_tokenizer"] or {}).get("pretokenizers", [{}])[0].get("pattern") in CUTS)
 
     def _lines(self, lines: list[bytes]) -> Ids:
         eos = [self._vocabulary.eos_id]
@@ -298,22 +310,23 @@ class Pieces(Subwords):
     def _by_spaces(self, chunk: bytes) -> Ids:
         """Encode each different string between two spaces once: no piece has a space that is not its first byte."""
         first, *parts = chunk.split(b" ")
-        known = self._known
-        if unseen := list(set(parts).difference(known)):
-            if len(known) > _REMEMBERED:
-                known.clear()
-                unseen = list(set(parts))
-            eos = self._vocabulary.eos_id
-            pieces = [b" " + part for part in unseen]
-            lines = [line for piece in pieces for line in piece.split(b"\n")]
-            read = self._ids([line.decode() for line in lines])
-            for part in unseen:
-                ids = list(next(read))
-                for _ in range(part.count(b"\n")):
-                    ids += [eos, *next(read)]
-                known[part] = tuple(ids)
-        read_ids = np.fromiter(chain.from_iterable(map(known.__getitem__, parts)), np.int32)
-        return np.concatenate([self._lines(first.split(b"\n")), read_ids]) if first else read_ids
+        start = self._lines(first.split(b"\n")).tobytes() if first else b""
+        try:
+            ids = b"".join(map(self._known.__getitem__, parts))
+        except KeyError:
+            self._remember(set(parts))
+            ids = b"".join(map(self._known.__getitem__, parts))
+        return np.frombuffer(bytearray(start + ids), np.int32)
+
+    def _remember(self, parts: set[bytes]) -> None:
+        if len(self._known) > _REMEMBERED:
+            self._known.clear()
+        unseen = sorted(parts.difference(self._known))
+        counts = [1 + part.count(b"\n") for part in unseen]
+        lines = self._ids([line.decode() for part in unseen for line in (b" " + part).split(b"\n")])
+        for part, count in zip(unseen, counts, strict=True):
+            ids = [id for line in islice(lines, count) for id in (*line, self._vocabulary.eos_id)]
+            self._known[part] = np.array(ids[:-1], np.int32).tobytes()
 
 
 def tokenizers() -> Any:

@@ -1,20 +1,29 @@
 """Tokenizers below the word: text → tokens → text, in chunks and in lines, and the fold into written words."""
 
+import json
+import struct
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanlm.data.subwords import Bytes, Characters, Subwords
+from spanlm.data.pieces_file import learned, read_pieces
+from spanlm.data.subwords import Bytes, Characters, Pieces, Subwords
 from spanlm.data.tokenizer import written_words
 from spanlm.data.vocabulary import EOS, UNK
 from spanlm.errors import InputError
 from tests.cases import rest_slow
 
-SEEN = "the man <unk> saw\tnaïve 漢字 don't  two\n"
+SEEN = "the man <unk> saw\tnaïve 漢字 don't  two the man naïve two\n"
 TOKENIZERS: dict[str, Subwords] = {
     "characters": Characters(Characters.vocabulary([SEEN.encode()])),
     "bytes": Bytes(Bytes.vocabulary()),
+    "bpe": Pieces(learned("bpe", [SEEN] * 9, 280)),
+    "unigram": Pieces(learned("unigram", [SEEN] * 9, 280)),
 }
 KINDS = rest_slow(TOKENIZERS, always=4)
 LETTERS = [
@@ -105,3 +114,96 @@ def test_characters_that_training_saw_seldom_are_bytes() -> None:
 def test_the_reserved_word_is_refused(kind: str) -> None:
     with pytest.raises(InputError, match="reserved"):
         TOKENIZERS[kind].tokens(f"the {EOS}")
+
+
+# --- files of pieces ---
+
+
+def field(number: int, value: bytes | int) -> bytes:
+    """Return a field of a protocol buffer of short values."""
+    return bytes([number << 3, value]) if isinstance(value, int) else bytes([number << 3 | 2, len(value)]) + value
+
+
+def sentencepiece(kind: int, pieces: dict[str, float]) -> bytes:
+    scored = ((piece.encode(), struct.pack("<f", score)) for piece, score in pieces.items())
+    listed = [field(1, field(1, piece) + b"\x15" + score) for piece, score in scored]
+    return b"".join([field(1, field(1, b"<unk>") + field(3, 2)), *listed, field(2, field(3, kind))])
+
+
+UNIGRAM = {"▁the": -2.0, "▁": -3.0, "t": -5.0, "h": -5.0, "e": -5.0, "▁th": -4.5, "é": -4.0, "lé": -4.2, "l": -4.4}
+MERGED = {
+    "th": -1.0,
+    "▁th": -2.0,
+    "▁the": -3.0,
+    "lé": -4.0,
+    "▁": -5.0,
+    "t": -6.0,
+    "h": -7.0,
+    "e": -8.0,
+    "é": -9.0,
+    "l": -10.0,
+}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "pieces.model"
+
+
+@pytest.mark.parametrize(("kind", "number", "pieces"), [("unigram", 1, UNIGRAM), ("bpe", 2, MERGED)])
+def test_pieces_of_sentencepiece_cut_as_there_and_keep_every_byte(
+    file: Path, kind: Any, number: int, pieces: dict[str, float]
+) -> None:
+    file.write_bytes(sentencepiece(number, pieces))
+    tokenizer = Pieces(read_pieces(str(file), kind))
+    assert tokenizer.tokens("le the thé the") == ["l", "e", "Ġthe", "Ġth", "Ã©", "Ġthe"]
+    for line in ("▁the  the\t漢 <unk> x<eos>y ", "lé the"):
+        assert tokenizer.text(tokenizer.tokens(line)) == line
+    assert tokenizer.tokens("lé")[0] == "lÃ©"
+
+
+def test_a_tokenizer_of_bytes_keeps_its_ids_and_gets_line_ends_and_unknown_words(file: Path) -> None:
+    content = json.loads(TOKENIZERS["bpe"]._vocabulary.pieces)
+    for token in content["added_tokens"]:
+        token |= {"content": {EOS: "<|endoftext|>", UNK: "<pad>"}[token["content"]], "special": True}
+        for name in (EOS, UNK):
+            content["model"]["vocab"].pop(name, None)
+    content["model"]["vocab"] |= {"<|endoftext|>": 0, "<pad>": 1}
+    content["pre_tokenizer"] = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
+    file.write_text(json.dumps(content))
+    vocabulary = read_pieces(str(file), "bpe")
+    assert vocabulary.words[:2] == ("<|endoftext|>", "<pad>") and vocabulary.words[-2:] == (EOS, UNK)
+    tokenizer, line = Pieces(vocabulary), "the <unk> <|endoftext|> <pad>  man\u00a0 "
+    tokens = tokenizer.tokens(line)
+    assert UNK in tokens and not {"<|endoftext|>", "<pad>"} & {*tokens} and tokenizer.text(tokens) == line
+
+
+def changed(**parts: Any) -> bytes:
+    return json.dumps(json.loads(TOKENIZERS["bpe"]._vocabulary.pieces) | parts).encode()
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"", "is no tokenizer.json and no SentencePiece model, or is cut short"),
+        (sentencepiece(1, UNIGRAM)[:-9], "is cut short"),
+        (sentencepiece(4, UNIGRAM), "of the kind char; there are bpe and unigram"),
+        (sentencepiece(1, UNIGRAM), "of the kind unigram, not bpe: take data.tokenizer=unigram"),
+        (changed()[:-40], "is cut short"),
+        (changed(model={"type": "WordPiece", "vocab": {}}), "of the kind wordpiece"),
+        (changed(normalizer={"type": "Lowercase"}), "its normaliser changes text"),
+        (changed(added_tokens=[{"id": 999, "content": "x"}]), "do not have the ids 0 to"),
+    ],
+)
+def test_a_file_that_is_no_pieces_or_loses_text_is_refused(file: Path, data: bytes, problem: str) -> None:
+    file.write_bytes(data)
+    with pytest.raises(InputError, match=problem) as refused:
+        read_pieces(str(file), "bpe")
+    assert "data.pieces" in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_learned_pieces_depend_on_the_text_alone_and_have_the_size(kind: Any) -> None:
+    lines = [f"{word} {word[::-1]} {number}\n" for number, word in enumerate(("over", "under", "naïve", "lower") * 20)]
+    first, second = (learned(kind, iter(lines), 300) for _ in range(2))
+    assert first.pieces == second.pieces and len(first) == {"bpe": 300, "unigram": 269}[kind]
