@@ -203,8 +203,9 @@ def _generated(version: str, written: Callable[[Split], Iterable[bytes]], splits
 def _spelled_source(config: DataConfig, published: PublishedCorpus, splits: Sequence[Split]) -> Source:
     """Spell the words of a registered corpus, in the cache folder."""
     words, texts = find_source(replace(config, corpus=published.spelled), splits), dict[Split, Text]()
-    for split, digest in _verified_fingerprints(words).items():
-        texts |= _generated(f"{_SPELLING} {digest}", lambda part: _spelled(words.texts[part]), [split])
+    for split in splits:
+        version = f"{_SPELLING} {_verified_fingerprint(words, split)}"
+        texts |= _generated(version, lambda part: _spelled(words.texts[part]), [split])
     note = f"{config.corpus}: the characters of {published.spelled}, with _ for a space"
     return Source(config.corpus, texts, [*words.notes, note], dict.fromkeys(splits, PublishedFile(config.corpus)))
 
@@ -484,7 +485,7 @@ def load_corpus(
     needed = [split for split in SPLITS if split in splits or (split == "train" and vocabulary is None)]
     source = find_source(config, needed, as_text)
     source = replace(source, texts={split: as_read(text, config, vocabulary) for split, text in source.texts.items()})
-    digests = {str(split): digest for split, digest in _verified_fingerprints(source).items()}
+    digests = {str(split): _verified_fingerprint(source, split) for split in needed}
     if vocabulary is None:
         vocabulary = _vocabulary_of(config, source, digests["train"])
     texts = {str(split): source.texts[split] for split in splits}
@@ -536,18 +537,25 @@ def _encoded(
     )
 
 
-def _verified_fingerprints(source: Source) -> dict[Split, str]:
-    digests, hashed = dict[Split, str](), cache(fingerprint)
-    for split, text in source.texts.items():
-        whole = replace(text, start=0, stop=None)
-        if (file := source.published.get(split)) and file.sha256 and (digest := hashed(whole)) != file.sha256:
-            part, way = f" {split}", f", or give its folder as {named('data.corpus')} to use it as it is"
-            raise InputError(
-                f"{text.path}: not the published {source.name}{part if text == whole else ''} text (SHA-256 {digest}, "
-                f"published {file.sha256}); fetch it again{way if text == whole else ''}"
-            )
-        digests[split] = hashed(text)
-    return digests
+def _verified_fingerprint(source: Source, split: Split) -> str:
+    text, file = source.texts[split], source.published.get(split)
+    if is_part := file is not None and bool(text.start or text.stop):
+        digest = _fingerprint_of_file(text.path, os.stat(text.path).st_size, os.stat(text.path).st_mtime_ns)
+    else:
+        digest = fingerprint(text)
+    if file is not None and file.sha256 not in (None, digest):
+        way = f"; fetch it again, or give its folder as {named('data.corpus')} to use it as it is"
+        raise InputError(
+            f"{text.path}: not the published {source.name} {'' if is_part else f'{split} '}text (SHA-256 {digest}, "
+            f"published {file.sha256}){'; fetch it again' if is_part else way}"
+        )
+    return fingerprint(text) if is_part else digest
+
+
+@cache
+def _fingerprint_of_file(path: Path, *state: int) -> str:
+    """Hash a file that has several splits; `state` keys the cache, so an unchanged one is read once."""
+    return fingerprint(Text(path, as_text=True))
 
 
 def as_read(text: Text, config: DataConfig, vocabulary: Vocabulary | None) -> Text:
