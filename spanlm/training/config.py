@@ -94,7 +94,10 @@ class ScheduleConfig:
     milestones: tuple[int, ...] | None = option(
         "for milestones: epochs, as [300, 400]",
         default=None,
-        limit=Limit(lambda epochs: epochs and [0, *epochs] == sorted({0, *epochs}), "one or more numbers, each larger"),
+        limit=Limit(
+            lambda epochs: epochs and [0, *epochs] == sorted({0, *epochs}),
+            "one or more positive numbers, each larger than the one before",
+        ),
     )
     warmup: int = option(
         "first optimiser steps, over which the rate rises linearly from 0; 0: none", default=0, limit=at_least(0)
