@@ -96,7 +96,7 @@ class ScheduleConfig:
         default=None,
         limit=Limit(
             lambda epochs: epochs and [0, *epochs] == sorted({0, *epochs}),
-            "one or more positive numbers, each larger than the one before",
+            "one or more positive numbers that grow",
         ),
     )
     warmup: int = option(
