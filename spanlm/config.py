@@ -256,7 +256,7 @@ def config_digest(tree: Tree) -> str:
     digests = []
     for fields in fixed_parts(_removed(tree) | flat(tree)):
         known = {name: value for name, value in fields.items() if value is not None or name in OPTIONAL}
-        known = {name: value for name, value in known.items() if (name, value) not in ADDED.items()}
+        known = {name: x for name, x in known.items() if name not in ADDED or x not in (ADDED[name], "any")}
         # 8 and 8.0 are the same number
         known = {name: int(x) if isinstance(x, float) and x.is_integer() else x for name, x in known.items()}
         digests.append(hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest())

@@ -376,8 +376,9 @@ def shown_name(name: str, tokenizer: TokenizerName, lines: Lines) -> str:
     """Name a corpus for a report; the name of a retokenised published corpus says so."""
     if name not in CORPORA:
         return name
-    own = CORPORA[name].tokenizer or "whitespace"
-    return ", ".join([name, *["retokenised"] * (tokenizer != own), *["cut into sentences"] * (lines == "sentences")])
+    rule = "retokenised" if tokenizer in get_args(WordRule) else tokenizer
+    changed = [rule] * (tokenizer != (CORPORA[name].tokenizer or "whitespace"))
+    return ", ".join([name, *changed, *["cut into sentences"] * (lines == "sentences")])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -404,6 +405,11 @@ class Corpus:
     texts: dict[str, str] = field(default_factory=dict)
     config: DataConfig | None = field(default=None, compare=False, repr=False)
     sources: dict[str, Callable[[], Iterable[bytes]]] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def exact(self) -> bool:
+        """Whether the tokens keep every byte, so that no text is unknown."""
+        return self.tokenizer not in get_args(WordRule)
 
     @property
     def description(self) -> str:
@@ -446,7 +452,7 @@ class Corpus:
         for piece in self.sources[split]():
             words += len(piece.split())
             letters += len(piece.translate(None, _NO_CHARACTER))
-        if self.tokenizer in get_args(WordRule):
+        if not self.exact:
             ends = np.append(True, self.splits[split].ids == self.vocabulary.eos_id)
             return words, letters + words + int(np.count_nonzero(ends[1:] & ends[:-1]))
         return words, letters + words + sum(not line.strip() for line in self.written_lines(split))

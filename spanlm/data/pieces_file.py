@@ -111,6 +111,7 @@ def _of_json(data: bytes, kind: TrainedPieces) -> Vocabulary:
     _require_kind(name.lower(), kind)
     if "ByteLevel" in json.dumps([content.get(part) for part in ("normalizer", "pre_tokenizer", "decoder")]):
         _without_prefix(content)
+        content.setdefault("normalizer", None)
         content["post_processor"] = content["truncation"] = content["padding"] = None
         return _with_marks(content)
     special = {token["content"] for token in content.get("added_tokens") or ()}
@@ -136,12 +137,16 @@ def _without_prefix(part: Any) -> None:
 
 
 def _with_marks(content: dict[str, Any]) -> Vocabulary:
-    """Return the vocabulary with <eos>, which no text gives, and <unk>, which is written so."""
+    r"""Return the vocabulary with <eos>, which other programs read at `\n`, and <unk>, which is written so."""
     tokens = of_pieces(content, whole=False)
     added = [token for token in content["added_tokens"] if token["content"] not in (EOS, UNK)]
-    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    plain = {"single_word": False, "lstrip": False, "rstrip": False}
     for mark in (EOS, UNK):
-        added.append({"id": tokens.setdefault(mark, len(tokens)), "content": mark, **plain, "special": mark == EOS})
+        id, is_eos = tokens.setdefault(mark, len(tokens)), mark == EOS
+        added.append({"id": id, "content": mark, **plain, "normalized": is_eos, "special": is_eos})
+    line_end = {"type": "Replace", "pattern": {"String": "\n"}, "content": EOS}
+    changes = [change for change in [content["normalizer"]] if change not in (None, line_end)]
+    content["normalizer"] = {"type": "Sequence", "normalizers": [*changes, line_end]} if changes else line_end
     content["added_tokens"] = sorted(added, key=lambda token: token["id"])
     return Vocabulary.from_pieces(json.dumps(content, ensure_ascii=False, separators=(",", ":")))
 

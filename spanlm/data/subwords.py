@@ -133,8 +133,9 @@ class Subwords(Tokenizer, ABC):
     def spelled(self, tokens: Iterable[str], at_line_start: bool = True) -> Iterator[bytes]:
         return (self._spelling[token] for token in tokens)
 
-    def begins_word(self, token: str) -> bool:
-        return token == EOS or self._spelling[token][:1] in (b" ", b"\t", b"\r", b"\v", b"\f")
+    @cached_property
+    def word_ends(self) -> list[int]:
+        return [id for id, text in enumerate(self._spelling.values()) if text.lstrip(_WHITE + b"\n") != text]
 
     def is_space(self, tokens: Sequence[str]) -> bool:
         return all(not self._spelling[token].strip(_WHITE) for token in tokens)

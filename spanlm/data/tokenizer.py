@@ -94,9 +94,10 @@ class Tokenizer(ABC):
     def spelled(self, tokens: Iterable[str], at_line_start: bool = True) -> Iterator[bytes]:
         """Yield the text of each token; `<eos>` is a line end."""
 
+    @property
     @abstractmethod
-    def begins_word(self, token: str) -> bool:
-        """Whether a token ends the word before it: it begins with white space, or is `<eos>`."""
+    def word_ends(self) -> list[int] | None:
+        """The ids of tokens that end the word before them, as white space and `<eos>` do; None: all tokens do."""
 
     @abstractmethod
     def is_space(self, tokens: Sequence[str]) -> bool:
@@ -162,8 +163,9 @@ class Words(Tokenizer):
             yield b"\n" if token == EOS else token.encode() if at_line_start else b" " + token.encode()
             at_line_start = token == EOS
 
-    def begins_word(self, token: str) -> bool:
-        return True
+    @property
+    def word_ends(self) -> None:
+        return None
 
     def is_space(self, tokens: Sequence[str]) -> bool:
         return not tokens

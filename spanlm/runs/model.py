@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import replace
-from itertools import groupby, islice, tee
+from itertools import accumulate, groupby, islice, tee
 from pathlib import Path
 from typing import Any, Self
+
+import numpy as np
 
 from spanlm.config import RunConfig
 from spanlm.data.cbt import Defect, read_questions
@@ -49,6 +51,7 @@ from spanlm.scoring.dynamic.statistics import (
 )
 from spanlm.scoring.dynamic.tuning import TRIALS, DynamicTuning, Trials, tune_dynamic
 from spanlm.scoring.excess import Excess, excess_by_lag
+from spanlm.scoring.fold import fold
 from spanlm.scoring.generation import Drawn, draw, draw_samples
 from spanlm.scoring.options import CacheConfig, Context
 from spanlm.scoring.pairs import Compared, Pair, compare_pairs
@@ -56,7 +59,7 @@ from spanlm.scoring.perplexity import Evaluation, evaluate
 from spanlm.scoring.prefix_tree import Prefixes, TextScore, by_written_words, score_texts
 from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.stream import Report, quiet
-from spanlm.scoring.words import WordScore, WrittenScore, score_words, written_scores
+from spanlm.scoring.words import WordScore, WrittenScore, score_words
 from spanlm.store.files import run_name
 from spanlm.store.provenance import code_version
 
@@ -210,7 +213,9 @@ class Model:
 
     def _scored(self, pieces: Iterable[Piece], request: Score) -> Iterator[WordScore]:
         network, predict_first = self.predictor("score"), self.texts.predict_first
-        return score_words(network, self.vocabulary, pieces, request, predict_first=predict_first, cache=request.cache)
+        settings: dict[str, Any] = {"predict_first": predict_first, "cache": request.cache}
+        settings["word_ends"] = self.texts.tokenizer.word_ends
+        return score_words(network, self.vocabulary, pieces, request, **settings)
 
     def score_items(
         self, items: Iterable[str], *, state: Context = "line", eos: bool = False, **options: Any
@@ -232,7 +237,7 @@ class Model:
                 yield []
             done = number
             item = next(waiting)
-            yield written_scores(item, list(scores), map(len, model.texts.cut(item)), eos=eos)
+            yield model.texts.written(item, list(scores), eos=eos)
         yield from ([] for _ in waiting)
 
     def score_texts(self, texts: Iterable[str], *, precision: Precision = "fp32") -> tuple[list[TextScore], Prefixes]:
@@ -251,6 +256,8 @@ class Model:
         ids = [[*self.vocabulary.encode(words), eos] for lines in sentences for words in lines]
         predict_first = self.texts.predict_first
         values, prefixes = self._log_probs_of(ids, precision)
+        if self.texts.tokenizer.exact:
+            return [self._folded(text, row) for text, row in zip(texts, values, strict=True)], prefixes
         scores, value = [], iter(values)
         for text, lines in zip(texts, sentences, strict=True):
             log_p = [[*[0.0] * (not predict_first), *next(value)] for _ in lines]
@@ -265,7 +272,16 @@ class Model:
     def _log_probs_of(self, texts: list[list[int]], precision: Precision) -> tuple[list[list[float]], Prefixes]:
         """Return log p of every predicted word of texts given by id, and the words read."""
         network, predict_first = self.predictor("score"), self.texts.predict_first
-        return score_texts(network, texts, self.vocabulary.eos_id, predict_first=predict_first, precision=precision)
+        settings: dict[str, Any] = {"predict_first": predict_first, "precision": precision}
+        return score_texts(network, texts, self.vocabulary.eos_id, **settings, word_ends=self.texts.tokenizer.word_ends)
+
+    def _folded(self, text: str, values: list[float]) -> TextScore:
+        """Fold log p of the tokens and of the ends of words, of one line."""
+        log_p, ends = ([*[0.0] * (not self.texts.predict_first), *half] for half in np.split(np.array(values), 2))
+        sizes = [len(tokens) for tokens in self.texts.cut(text)]
+        sums = fold([-x for x in log_p], ends, [*accumulate(sizes, initial=0), len(log_p)], [len(sizes)])
+        *words, end = (-x for x in sums)
+        return TextScore(words, end, oov=0)
 
     def compare(self, good: str, bad: str) -> Compared:
         """Compare the probabilities of two sentences, line ends included."""

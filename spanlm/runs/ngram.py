@@ -112,7 +112,7 @@ class NgramRun(Model):
 
     def _log_probs_of(self, texts: list[list[int]], precision: Precision) -> tuple[list[list[float]], Prefixes]:
         """Score with KenLM if it is installed and there is no cache, else as any model."""
-        if self.model.cache is not None or self._kenlm is None:
+        if self.model.cache is not None or self.texts.tokenizer.exact or self._kenlm is None:
             return super()._log_probs_of(texts, precision)
         first = 0 if self.texts.predict_first else 1
         spelled = [END if word == EOS else word for word in self.vocabulary.words]

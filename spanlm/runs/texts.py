@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from spanlm.data.config import CONVENTIONS, CORPORA, DEMO, SPLITS, BatchingKind, DataConfig, Part, Split
 from spanlm.data.corpora import (
@@ -33,6 +33,7 @@ from spanlm.models.memories import AnyMemoryConfig
 from spanlm.options import Precision
 from spanlm.scoring.options import ClozeContext, Context, State
 from spanlm.scoring.protocol import KINDS, Protocol
+from spanlm.scoring.words import SubwordScore, WordScore, WrittenScore, folded_scores, written_scores
 from spanlm.store.provenance import read_texts, starts
 from spanlm.training.config import BatchingConfig
 from spanlm.training.setup import batching_kind
@@ -157,6 +158,13 @@ class Texts:
         words = refuse_reserved(line)
         parts = (words[start : start + WORDS] for start in range(0, len(words), WORDS))  # as `pieces` has them
         return [tokens for part in parts for tokens in as_in_corpus(part, self.convention, self.vocabulary)]
+
+    def written(self, line: str, scores: Sequence[WordScore], *, eos: bool = False) -> list[WrittenScore]:
+        """Combine the scores of a line's tokens, with the <eos> at its end, into scores of its written words."""
+        sizes = [len(tokens) for tokens in self.cut(line)]
+        if self.tokenizer.exact:
+            return folded_scores(line, cast(Sequence[SubwordScore], scores), sizes, eos=eos)
+        return written_scores(line, scores, sizes, eos=eos)
 
     def tokens(self, line: str) -> list[str]:
         """Return the tokens of one line; InputError: see `cut`."""

@@ -94,7 +94,6 @@ def test_written_words_take_their_tokens_and_the_space_before_them(kind: str, li
     assert [tokenizer.text(tokens).strip(" \t\r\v\f") for tokens in words] == written_words(line)
     assert tokenizer.is_space(last)
     assert [token for tokens in [*words, last] for token in tokens] == tokenizer.tokens(line)
-    assert all(tokenizer.begins_word(tokens[0]) for tokens in words[1:])
 
 
 def test_bytes_that_are_no_text_come_back_and_are_never_printed() -> None:
