@@ -27,9 +27,10 @@ _COLUMNS = {"units": 5, "θ_M": 6, "θ_W+M": 6, "valid": 5, "test": 5, "dynamic"
 """Columns of numbers, each with its width in every group."""
 _NOTE = (
     "Sizes are those at the paper's vocabulary: θ_M without the words' vectors, θ_W+M with them. Perplexities are the "
-    "published ones, on characters and bytes bits per character; dynamic: test, with dynamic evaluation. `spanlm "
-    "presets NAME` shows one preset, its table row and remarks."
+    "published ones; dynamic: test, with dynamic evaluation. `spanlm presets NAME` shows one preset, its table row and "
+    "remarks."
 )
+_BITS = " Of characters and bytes, bits per character stand in place of perplexities."
 _LABELS = 12
 """Width of the labels in the view of one preset."""
 
@@ -62,7 +63,8 @@ def run(options: argparse.Namespace) -> None:
             out(heading or "")
             grid([" " * width, *header[1:]], group)
             out()
-        out(textwrap.fill(_NOTE, shutil.get_terminal_size().columns))  # 80 in a pipe
+        of_characters = any(row["unit"] != "words" for row in shown)
+        out(textwrap.fill(_NOTE + _BITS * of_characters, shutil.get_terminal_size().columns))  # 80 in a pipe
 
 
 def read_listing() -> list[dict[str, Any]]:
