@@ -431,6 +431,7 @@ class TrainedModel(Model):
         words, starts = self.texts.to_attend(text, state)
         settings: dict[str, Any] = {**self.headings(), "predict_first": self.texts.predict_first, "starts": starts}
         settings["expected"] = whole_number("expected", expected)
+        settings["word_ends"] = self.texts.tokenizer.word_ends
         return attention_record(self.model, self.vocabulary, words, **settings)
 
     @property

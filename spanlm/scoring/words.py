@@ -442,7 +442,8 @@ def places_of(
             words = [number for number, word in enumerate(tokens, 1) for _ in word]
             words.append(len(tokens) + 1)
         for token in range(piece.start, piece.start + len(piece.words) + piece.closes):
-            places.append((piece.sentence, token, words[position]))
+            # white space at the end has the number of the line end
+            places.append((piece.sentence, token, words[min(position, len(words) - 1)]))
             position += 1
         position -= piece.closes  # an <eos> has the number of the next word
     return places

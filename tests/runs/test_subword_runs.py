@@ -13,6 +13,7 @@ from spanlm.data.cbt import Question
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError
 from spanlm.runs.model import TrainedModel
+from spanlm.scoring.attention_by_word import by_written_word
 from spanlm.scoring.options import Context
 from spanlm.scoring.pairs import Pair, compare_pairs
 from tests.cases import rest_slow
@@ -121,9 +122,24 @@ def test_cloze_candidates_are_summed_over_their_tokens(model: TrainedModel) -> N
     assert ranked.sentence == pytest.approx(expected, abs=1e-5)
 
 
-def test_attention_is_over_tokens(model: TrainedModel) -> None:
-    record = model.attend("the cat ran")
-    assert record.words == [EOS, *model.tokenize("the cat ran")] and not record.unknown
+def test_attention_of_words_sums_that_of_their_tokens(model: TrainedModel) -> None:
+    lines = ["the zebra ran ", " cat sat"]
+    record = model.attend("\n".join(lines), state="carry")
+    assert record.words == [EOS, *model.tokenize(lines[0]), EOS, *model.tokenize(lines[1])] and not record.unknown
+    words = by_written_word(record, model.texts.tokenizer)
+    assert words.words == [EOS, *lines[0].split(), EOS, *lines[1].split()]
+    assert words.targets == [*words.words[1:], EOS]
+    items = model.score_items(lines, state="carry", eos=True, base=math.e)
+    assert words.surprisal == pytest.approx([word.surprisal for item in items for word in item], abs=1e-5)
+    # ran is predicted after the last token of zebra, which its memory of three tokens holds with those before
+    at = sum(len(tokens) for tokens in model.texts.cut(lines[0])[:2])
+    slots = {at - lag: float(weight) for lag, weight in zip(record.lags, record.weights[at], strict=True)}
+    owner = [0, *(1 for _ in model.texts.cut(lines[0])[0]), *(2 for _ in model.texts.cut(lines[0])[1])]
+    assert len(owner) == at + 1
+    for word in range(3):
+        whole = sum(weight for slot, weight in slots.items() if slot >= 0 and owner[slot] == word)
+        columns = {lag: float(weight) for lag, weight in zip(words.lags, words.weights[2], strict=True)}
+        assert columns.get(2 - word, 0.0) == pytest.approx(whole, abs=1e-6)
 
 
 def test_a_file_of_another_vocabulary_is_refused(folder: Path, tmp_path: Path) -> None:
