@@ -482,7 +482,8 @@ def load_corpus(
         (['train', 'valid', 'test'], True)
     """
     if not isinstance(config, DataConfig):
-        config = with_own_tokenizer(DataConfig(corpus=str(config)))
+        config = DataConfig(corpus=str(config))
+        config = with_own_tokenizer(config) if vocabulary is None else config
     require(not isinstance(splits, str), "splits", splits, f"a list of some of {', '.join(SPLITS)}")
     splits = tuple(splits)
     for split in splits:

@@ -2,6 +2,7 @@ import gc
 import gzip
 import hashlib
 import http.server
+import json
 import shutil
 import threading
 import zipfile
@@ -14,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from spanlm.cli.main import main
+from spanlm.config import RunConfig
 from spanlm.data.config import CORPORA, SPLITS, DataConfig, PublishedCorpus, PublishedFile, Split
 from spanlm.data.corpora import findable, load_corpus, with_own_tokenizer
 from spanlm.errors import InputError, RunError
@@ -136,6 +139,22 @@ def test_one_published_file_is_cut_at_its_bytes(tmp_path: Path, cut: bytes, name
         assert [len(tokens) for tokens in corpus.splits.values()] == [17, 6, 7] and not corpus.notes
         assert {split: b"".join(read()).removesuffix(b"\n") for split, read in corpus.sources.items()} == PARTS
     assert len(load_corpus(DataConfig(corpus="line")).splits["test"]) == 3, "words, if asked for"
+
+
+def test_one_line_is_trained_on_and_evaluated_by_its_characters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, run = b"the cat sat " * 100, tmp_path / "run"
+    file = PublishedFile("line", hashlib.sha256(text).hexdigest())
+    line = PublishedCorpus("a line", {split: (file,) for split in SPLITS}, sizes=(1000, 90), tokenizer="characters")
+    monkeypatch.setitem(CORPORA, "line", line)
+    (tmp_path / "line").write_bytes(text)
+    small = ["--model.memory.kind=none", "--model.encoder.hidden_size=4", "--model.embedding_size=2"]
+    train = ["train", "demo", "--corpus=line", f"--data.dir={tmp_path}", "--epochs=1", f"--out={run}", *small]
+    assert main(train) == 0 and RunConfig.load(run / "config.yaml").data.tokenizer == "characters"
+    capsys.readouterr()
+    assert main(["evaluate", str(run), "--split", "test", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tokens"] == len(text) - 1090 + 1
 
 
 @pytest.mark.parametrize(
