@@ -248,6 +248,7 @@ SHORT = {
     "--memory": ("model.memory.kind", "KIND", "the memory: none, key_value, ngram, attentive, …"),
     "--precision": ("training.precision", "P", "fp32, or bf16, which is faster on most processors"),
     "--device": ("training.device", "NAME", "auto (a GPU if there is one), cpu or cuda"),
+    "--tokenizer": ("data.tokenizer", "NAME", "whitespace, words, characters, bytes, bpe or unigram"),
     "--data-dir": ("data.dir", "DIR", "where corpora are (default: $SPANLM_DATA)"),
 }
 """Options that are short for a field of the configuration: its name, the metavariable, the help."""
