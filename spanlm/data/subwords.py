@@ -146,8 +146,19 @@ _LAST_BETWEEN_WORDS = re.compile(rb"(?s:.*)[0-9A-Za-z\x80-\xff](?= [0-9A-Za-z\x8
 
 
 def _encoded(line: str) -> bytes:
-    # bytes that are no UTF-8 are read as lone surrogates
-    return line.encode("utf-8", "surrogateescape")
+    try:
+        # bytes that are no UTF-8 are read as lone surrogates
+        return line.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise InputError(f"the text holds {line[error.start]!r}, which is half a character; write it whole") from error
+
+
+def _decoded(text: bytes) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        problem = f"the text is not UTF-8 ({error.reason}), and only data.tokenizer=bytes reads other bytes"
+        raise InputError(problem) from error
 
 
 class Bytes(Subwords):
@@ -223,12 +234,7 @@ class Characters(Subwords):
 
 
 def _codes(text: bytes) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    try:
-        return np.frombuffer(text.decode().encode("utf-32-le"), np.uint32)
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"the text is not UTF-8 ({error.reason}), and only data.tokenizer=bytes reads other bytes"
-        ) from error
+    return np.frombuffer(_decoded(text).encode("utf-32-le"), np.uint32)
 
 
 def _around_unknown(chunk: bytes, vocabulary: Vocabulary, encode: Callable[[bytes], Ids]) -> Ids:
@@ -301,7 +307,7 @@ class Pieces(Subwords):
 
     def _lines(self, lines: list[bytes]) -> Ids:
         eos = [self._vocabulary.eos_id]
-        read = self._ids([line.decode() for line in lines])
+        read = self._ids([_decoded(line) for line in lines])
         ids = chain.from_iterable(chain(line, eos) for line in read)
         return np.fromiter(ids, np.int32)[:-1]
 
@@ -324,7 +330,7 @@ class Pieces(Subwords):
             self._known.clear()
         unseen = sorted(parts.difference(self._known))
         counts = [1 + part.count(b"\n") for part in unseen]
-        lines = self._ids([line.decode() for part in unseen for line in (b" " + part).split(b"\n")])
+        lines = self._ids([_decoded(line) for part in unseen for line in (b" " + part).split(b"\n")])
         for part, count in zip(unseen, counts, strict=True):
             ids = [id for line in islice(lines, count) for id in (*line, self._vocabulary.eos_id)]
             self._known[part] = np.array(ids[:-1], np.int32).tobytes()

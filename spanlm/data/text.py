@@ -272,7 +272,8 @@ def _check(text: Text, piece: bytes, offset: int, lines: int) -> None:
             piece.decode("utf-8")
     except UnicodeDecodeError as error:
         problem = f"not UTF-8 at byte {offset + error.start} ({error.reason})"
-        raise InputError(f"{text.path}: {problem}; {conversion(text.path, piece, offset)}") from error
+        way = conversion(text.path, piece, offset) + ", or take data.tokenizer=bytes" * text.exact
+        raise InputError(f"{text.path}: {problem}; {way}") from error
     if _RESERVED in piece and (reserved := _RESERVED_WORD.search(piece)):
         before = Text(text.path, 0, text.start, as_text=True)  # not a pipe: those start at 0
         earlier = sum(map(len, line_ends(before))) if text.start else 0

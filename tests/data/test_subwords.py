@@ -21,11 +21,11 @@ from tests.cases import rest_slow
 SEEN = "the man <unk> saw\tnaïve 漢字 don't  two the man naïve two\n"
 TOKENIZERS: dict[str, Subwords] = {
     "characters": Characters(Characters.vocabulary([SEEN.encode()])),
-    "bytes": Bytes(Bytes.vocabulary()),
     "bpe": Pieces(learned("bpe", [SEEN] * 9, 280)),
+    "bytes": Bytes(Bytes.vocabulary()),
     "unigram": Pieces(learned("unigram", [SEEN] * 9, 280)),
 }
-KINDS = rest_slow(TOKENIZERS, always=4)
+KINDS = rest_slow(TOKENIZERS, always=2)
 LETTERS = [
     "the",
     " ",
@@ -110,9 +110,14 @@ def test_characters_that_training_saw_seldom_are_bytes() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_reserved_word_is_refused(kind: str) -> None:
+def test_the_reserved_word_and_what_is_no_text_are_refused(kind: str) -> None:
     with pytest.raises(InputError, match="reserved"):
         TOKENIZERS[kind].tokens(f"the {EOS}")
+    with pytest.raises(InputError, match="half a character"):
+        TOKENIZERS[kind].tokens("the \ud83d")
+    if kind != "bytes":
+        with pytest.raises(InputError, match=r"not UTF-8.*only data.tokenizer=bytes"):
+            TOKENIZERS[kind].tokens("the \udcff")
 
 
 # --- files of pieces ---
