@@ -35,10 +35,11 @@ OPTIONAL = {"model.encoder.forget_bias", "training.optimizer.clip", "training.pa
 
 CHANGEABLE = (
     *("training.epochs", "training.patience", "training.finetune.epochs", "training.finetune.stages"),
-    *("data.dir", "data.download", "training.device", "training.graph"),
+    *("data.dir", "data.download", "data.pieces", "training.device", "training.graph"),
 )
-"""Fields that a resumed run may change: ends of stages that are not over, the text's folder (vocabulary and checkpoint
-identify the text), the device's name (the checkpoint knows its kind), and how its steps are started.
+"""Fields that a resumed run may change: ends of stages that are not over, the folders of the text and of the pieces
+(vocabulary and checkpoint identify both), the device's name (the checkpoint knows its kind), and how its steps are
+started.
 
 All of `finetune` may change as long as the run has no finetune stages: no step depends on it.
 """
@@ -53,7 +54,8 @@ REMOVED = {
 """Fields of runs of 0.2.0, with the only value still supported; `:kind` restricts a field to that kind of part."""
 
 ADDED = {
-    **{"data.marks": None, "model.encoder.newest_apart": False, "model.memory.includes_current": False},
+    **{"data.marks": None, "data.vocabulary_size": None, "data.pieces": None, "training.schedule.milestones": None},
+    **{"model.encoder.newest_apart": False, "model.memory.includes_current": False},
     **{"training.graph": "off", "training.batching.length_multiple": 1, "training.optimizer.beta2": 0.999},
     "training.schedule.final_share": 0.1,
 }
@@ -257,7 +259,7 @@ def config_digest(tree: Tree) -> str:
     digests = []
     for fields in fixed_parts(_removed(tree) | flat(tree)):
         known = {name: value for name, value in fields.items() if value is not None or name in OPTIONAL}
-        known = {name: value for name, value in known.items() if (name, value) not in ADDED.items()}
+        known = {name: x for name, x in known.items() if name not in ADDED or x not in (ADDED[name], "any")}
         # 8 and 8.0 are the same number
         known = {name: int(x) if isinstance(x, float) and x.is_integer() else x for name, x in known.items()}
         digests.append(hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest())

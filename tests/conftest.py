@@ -164,6 +164,7 @@ lstm_run = shared_run("lstm", {"model.memory": {"kind": "none"}})
 span_run = shared_run("spans", {"model.memory": SPANS | {"gate": {"evaluation_temperature": 1.0}}})
 words_run = shared_run("words", {"data.tokenizer": "words"})
 """On words in lower case, without the marks at them."""
+bytes_run = shared_run("bytes", {"data.tokenizer": "bytes", "training.epochs": 1})
 sentence_run = shared_run(
     "sentences",
     {"data.lines": "sentences", "data.min_count": 3, "training.batching": SENTENCES, "training.epochs": 4},

@@ -31,6 +31,7 @@ from spanlm.models.memories import KeyValueConfig, RecurrentMemoryConfig
 from spanlm.runs.model import TrainedModel, require_weights
 from spanlm.runs.texts import text_to_attend
 from spanlm.scoring import attention
+from spanlm.scoring.attention_by_word import by_written_word
 from spanlm.scoring.words import places_of
 from spanlm.store.plain import several
 
@@ -112,13 +113,16 @@ def _text(options: argparse.Namespace) -> None:
     suffixes = export.attention_suffixes(options.out, parts)
     if options.out is not None:
         export.checked_suffix(options.out, suffixes)
-    elif not parts:
+    elif not parts or options.rows == "words":
         attention.check_attends(model.model)
         raise InputError(f"--out is missing: name a file that ends in {export.listed(suffixes)}")
     text = _excerpt(model, options)
     settings: dict[str, Any] = {**model.headings(text.source), "predict_first": model.texts.predict_first}
     settings |= {"expected": options.top, "first_token": text.first, "starts": text.starts, "places": text.places}
+    settings["word_ends"] = model.texts.tokenizer.word_ends
     record = attention.attention_record(model.model, model.vocabulary, text.words, **settings)
+    if options.rows == "words":
+        record = by_written_word(record, model.texts.tokenizer)
     if options.out is not None:
         export.save_attention(record, options.out)
     else:
@@ -201,7 +205,9 @@ def _sentences(options: argparse.Namespace) -> None:
         _text(options)
         return
     models = _models(options, most=1)
-    sentences = [[_sentence(name, model, text) for name, model in models.items()] for text in options.sentence]
+    sentences = [
+        [_sentence(name, model, text, options.rows) for name, model in models.items()] for text in options.sentence
+    ]
     if options.out is None:
         for record in chain.from_iterable(sentences):
             paragraph(f"{record.title}: {record.about}; next word, and where the weight was, in percent")
@@ -217,7 +223,7 @@ def _sentences(options: argparse.Namespace) -> None:
         export.save_sentences(sentences, options.out)
 
 
-def _sentence(name: str, model: TrainedModel, text: str) -> attention.AttentionRecord:
+def _sentence(name: str, model: TrainedModel, text: str, rows: str | None) -> attention.AttentionRecord:
     """Read one sentence and its <eos> from an empty state."""
     words = words_of(model.texts.pieces([text]))[:-1]
     if EOS in words:
@@ -232,9 +238,10 @@ def _sentence(name: str, model: TrainedModel, text: str) -> attention.AttentionR
         )
     about, predict_first = model.config.model.memory.description, model.texts.predict_first
     words = [*words, EOS]
-    return attention.attention_record(
-        model.model, model.vocabulary, words, title=name, about=about, predict_first=predict_first
-    )
+    settings: dict[str, Any] = {"title": name, "about": about, "predict_first": predict_first}
+    settings["word_ends"] = model.texts.tokenizer.word_ends
+    record = attention.attention_record(model.model, model.vocabulary, words, **settings)
+    return record if rows != "words" else by_written_word(record, model.texts.tokenizer)
 
 
 def _weights(record: attention.AttentionRecord, position: int) -> str:
@@ -363,12 +370,12 @@ class View(NamedTuple):
 
 
 _CORPUS = ("--corpus", "--split")
-_TEXT = ("--gate-temperature", "--top", "--state")
+_TEXT = ("--gate-temperature", "--top", "--state", "--rows")
 _STRETCH = View(_text, (*_CORPUS, *_TEXT, "--words"))
 VIEWS = {
     "--text": View(_text, _TEXT),
     "--file": View(_text, (*_TEXT, "--column", "--strict")),
-    "--sentence": View(_sentences, (), (".html", *export.SENTENCE_SUFFIXES)),
+    "--sentence": View(_sentences, ("--rows",), (".html", *export.SENTENCE_SUFFIXES)),
     "--by-lag": View(_by_lag, _CORPUS, export.LAG_SUFFIXES),
     "--flatness": View(_flatness, _CORPUS, export.FLATNESS_SUFFIXES),
     "--document": _STRETCH,

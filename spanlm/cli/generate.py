@@ -11,7 +11,7 @@ from spanlm.cli.evaluation_report import departures
 from spanlm.cli.options import load_runs
 from spanlm.cli.parser import field_values
 from spanlm.cli.render import note
-from spanlm.data.vocabulary import EOS
+from spanlm.runs.model import Model
 from spanlm.scoring.options import GenerationOptions
 
 
@@ -22,21 +22,21 @@ def run(options: argparse.Namespace) -> None:
     if unknown := [word for word in prompt_words if word not in model.vocabulary]:
         note(f"note: the vocabulary lacks these words of the prompt, which stand for <unk>: {', '.join(unknown)}")
     if options.samples == 1:
-        _write(options.prompt, model.words(options.prompt, **asdict(drawn)))
+        _write(model, options.prompt, model.words(options.prompt, **asdict(drawn)))
     else:
         for number, words in enumerate(model.samples(options.samples, options.prompt, **asdict(drawn)), start=1):
             sys.stdout.write(f"{number}:\n")
-            _write(options.prompt, words)
+            _write(model, options.prompt, words)
     note(*(f"note: {line}" for line in model.texts.unk_notes() if options.unk), *departures(model))
 
 
-def _write(prompt: str, words: Iterable[str]) -> None:
+def _write(model: Model, prompt: str, words: Iterable[str]) -> None:
     """Write a prompt and the generated words, each as soon as it is drawn; end the last line."""
     sys.stdout.write(prompt)
-    at_line_start = not prompt or prompt.endswith("\n")
-    for word in words:
-        sys.stdout.write("\n" if word == EOS else word if at_line_start else f" {word}")
+    last = prompt
+    for text in model.texts.tokenizer.readable(words, at_line_start=not prompt or prompt.endswith("\n")):
+        sys.stdout.write(text)
         sys.stdout.flush()
-        at_line_start = word == EOS
-    sys.stdout.write("" if at_line_start else "\n")
+        last = text or last
+    sys.stdout.write("" if not last or last.endswith("\n") else "\n")
     sys.stdout.flush()  # the words must come before the notes on standard error

@@ -538,6 +538,8 @@ def attend(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--top", type=int, metavar="N", rare=True, help=text)
     text = "a word's context: all that is read, its line or its document (default: line; of a corpus as in training)"
     parser.add_argument("--state", choices=("carry", "line", "document"), help=text)
+    text = "of a run of characters, bytes or pieces: what the model reads, or words as written (default: tokens)"
+    parser.add_argument("--rows", choices=("words", "tokens"), help=text)
     parser.add_gate(texts=True)
     parser.add_row_options(prefix=False, default=None)
     parser.add_corpus()

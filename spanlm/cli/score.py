@@ -29,6 +29,7 @@ from spanlm.models.ops.precision import usable
 from spanlm.options import meanings
 from spanlm.runs.model import Model, TrainedModel
 from spanlm.scoring.attention import check_attends
+from spanlm.scoring.fold import CORRECTED
 from spanlm.scoring.options import BASES, CacheConfig, ScoreOptions
 from spanlm.scoring.words import Looked, WordScore, WrittenScore, as_row, item_rows
 from spanlm.store.plain import c_number, cells_line
@@ -380,6 +381,7 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
             "vocabulary": {"words": len(model.vocabulary), "sha256": model.vocabulary.hash},
             "tokenizer": model.texts.data.effective_tokenizer,
             "lines": model.texts.data.lines,
+            **_words_of(model, items.caches[name]),
             "first_word": _FIRST[model.texts.predict_first],
             "cache": None if (cache := items.caches[name]) is None else cache.to_json(),
         }
@@ -398,6 +400,13 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
         "runs": models,
         "columns": {name: items.columns.get(name, "of the item, as it was read") for name in header},
     }
+
+
+def _words_of(model: Model, cache: CacheConfig | None) -> dict[str, str]:
+    """Return how tokens below the word are summed to words."""
+    if not model.texts.tokenizer.exact:
+        return {}
+    return {"words": CORRECTED if cache is None else "a word's end counted with the next word, as in the cache"}
 
 
 def _notes(model: Model, unknown: bool, cache: CacheConfig | None, state: str) -> list[str]:

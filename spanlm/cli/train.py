@@ -20,7 +20,7 @@ from spanlm.cli.render import out, quiet
 from spanlm.cli.training_report import TrainingReport
 from spanlm.cli.training_verbs import Fields
 from spanlm.config import RunConfig, option_rows, overlaid, read_config, with_options
-from spanlm.data.corpora import Corpus, load_corpus, with_own_documents
+from spanlm.data.corpora import Corpus, load_corpus, with_own_documents, with_own_tokenizer
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, Interrupted, as_written, named, nearest, require
 from spanlm.jobs import Engine
@@ -28,7 +28,7 @@ from spanlm.models.counting import count_configured, lstm_budget, match_paramete
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.papers.registry import PRESETS, find_preset
 from spanlm.store.files import expanded
-from spanlm.store.run_folder import CONFIG, SEED, VOCABULARY, seed_folders
+from spanlm.store.run_folder import CONFIG, PIECES, SEED, seed_folders, vocabulary_file
 from spanlm.training import distributed
 from spanlm.training.distributed import ALONE, Ranks
 from spanlm.training.progress import Watcher
@@ -63,7 +63,7 @@ def _run(options: argparse.Namespace, ranks: Ranks) -> None:
         base = RunConfig.load(begun / CONFIG, whole=True)
     else:
         base = named_config(options.preset, options.config)
-    config = with_words(with_options(base, fields), begun)
+    config = with_words(base, fields, begun)
     if options.match_parameters is not None:
         refuse_twice(fields, matched_field(config), "match_parameters", options.match_parameters)
     if options.print_config:
@@ -76,8 +76,9 @@ def _run(options: argparse.Namespace, ranks: Ranks) -> None:
     with ranks.first_alone():
         refuse_unfit(config)  # before reading a large text
         ranks.refuse_unfit(config)
-        # the text of a resumed run was accepted when the run began
-        corpus = load_corpus(config.data, as_text=options.as_text or begun is not None)
+        # the text of a resumed run was accepted when the run began, and its pieces are learned
+        pieces = None if begun is None or not (begun / PIECES).exists() else Vocabulary.load(begun / PIECES)
+        corpus = load_corpus(config.data, pieces, as_text=options.as_text or begun is not None)
         if options.match_parameters is not None:
             config = matched(config, options.match_parameters, len(corpus.vocabulary))
             count = count_configured(config.model, len(corpus.vocabulary))
@@ -200,14 +201,15 @@ def named_config(preset: str | None, config: Path | None) -> RunConfig:
     return RunConfig.from_tree(tree if preset is None else overlaid(base.to_tree(), tree), str(config))
 
 
-def with_words(config: RunConfig, begun: Path | None) -> RunConfig:
-    """Take the tokenisation from the run to resume or to start from; else that of new runs."""
-    data, started = config.data, config.training.start_from
+def with_words(base: RunConfig, fields: Mapping[str, str], begun: Path | None) -> RunConfig:
+    """Set fields; take the tokenisation from the run to resume or to start from; else that of new runs."""
+    config = with_options(base, fields)
+    data, started = with_own_tokenizer(config.data, fields), config.training.start_from
     origin = begun or (expanded(started) if started else None)
     tokenizer, min_count, marks = data.tokenizer, data.min_count, data.marks
     if origin is not None and (origin / CONFIG).is_file():
         old = RunConfig.load(origin / CONFIG, whole=True).data
-        min_count, words = min_count or old.min_count, origin / VOCABULARY
+        min_count, words = min_count or old.min_count, vocabulary_file(origin)
         if marks is None and old.keeps_marks(Vocabulary.load(words) if words.is_file() else ()):
             marks = "keep"
         if tokenizer == "words" and old.tokenizer != "whitespace":

@@ -56,7 +56,7 @@ class TrainingReport(Watcher):
             "model": f"{model.description}; embedding {model.embedding_size}",
             "parameters": f"θ_M {parameters.model:,} (without word representations), θ_W+M {parameters.total:,}",
             "data": corpus.description,
-            "<unk>": "" if corpus.unk_tokens("train") else _UNTRAINED_UNK,
+            "<unk>": "" if corpus.unk_tokens("train") or corpus.exact else _UNTRAINED_UNK,
             "training": f"{training.optimizer.kind}, lr {training.optimizer.lr:g}; {_batches(training.batching)}; "
             f"{usable(training.precision, device)} on {with_threads(device)}; seed {training.seed}"
             + (f"; then {stages} finetune stage{'s' * (stages > 1)}" if stages else ""),

@@ -11,7 +11,9 @@ from spanlm.errors import require
 from spanlm.options import Limit, at_least, option, options
 from spanlm.store.files import expanded
 
-Tokenizer = Literal["whitespace", "words", "straight-words"]
+WordRule = Literal["whitespace", "words", "straight-words"]
+TrainedPieces = Literal["bpe", "unigram"]
+TokenizerName = Literal[WordRule, "characters", "bytes", TrainedPieces]
 Documents = Literal["none", "blank-line", "heading", "book-title"]
 DocumentsChoice = Literal[Documents, "auto"]
 Lines = Literal["as-written", "sentences"]
@@ -29,6 +31,8 @@ CBT = "cbt"
 DATA_VARIABLE, CACHE_VARIABLE = "SPANLM_DATA", "SPANLM_CACHE"
 SHORTEST = 5
 """Steps of the shortest drawn segment, as in the code of Merity et al. (2018)."""
+BYTES = 256
+LEAST_PIECES, USUAL_PIECES = BYTES + 2, 8000
 BUILT = "corpus.json"
 """File that `spanlm data wikipedia` writes beside the texts of a corpus."""
 CONVENTIONS = ("ptb", "wikitext-2", "wikitext-103")
@@ -41,27 +45,36 @@ class PublishedFile(NamedTuple):
     """One split of a published corpus; `stem` is the file's name before `.txt` or `.txt.gz`.
 
     A text without a SHA-256 here is not verified; one without a URL cannot be downloaded. Reports print the `note`.
+    `zip_sha256` is that of the archive at the URL, if it holds the file.
     """
 
     stem: str
     sha256: str | None = None
     url: str = ""
     note: str = ""
+    zip_sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedCorpus:
     """A published corpus, the files that each split may be, the published one first, and what starts a document.
 
-    Title lines ("book-title") are never text, so `DataConfig.documents` does not change them.
+    Title lines ("book-title") are never text, so `DataConfig.documents` does not change them. If `sizes` are set, one
+    file has all splits: these are the bytes of train and of valid, and test is the rest. A corpus in characters is made
+    of the words of another, `spelled`. `tokenizer` is what numbers on the corpus are published for, if not its words.
     """
 
     title: str
     files: dict[Split, tuple[PublishedFile, ...]]
     documents: Documents = "none"
+    sizes: tuple[int, int] | None = None
+    spelled: str = ""
+    tokenizer: TokenizerName | None = None
 
     def named(self, splits: Sequence[Split]) -> str:
         """Return the names of these splits' files for a message."""
+        if self.sizes:
+            return " or ".join(f"{self.files['train'][0].stem}{suffix}" for suffix in ("", ".zip"))
         return ", ".join(" or ".join(f"{file.stem}.txt" for file in self.files[split]) for split in splits)
 
 
@@ -69,6 +82,13 @@ def _files(stem: str, *sha256: str, url: str = "") -> dict[Split, tuple[Publishe
     """Return the files of train, valid and test; `{}` in stem and url is the split."""
     digests = zip(SPLITS, sha256, strict=True)
     return {split: (PublishedFile(stem.format(split), digest, url.format(split)),) for split, digest in digests}
+
+
+def _cut(stem: str, tokenizer: TokenizerName, sha256: str, zip_sha256: str, title: str) -> PublishedCorpus:
+    """Return a corpus of 100 million bytes whose splits have 90, 5 and 5 million, in order."""
+    file = PublishedFile(stem, sha256, f"http://mattmahoney.net/dc/{stem}.zip", zip_sha256=zip_sha256)
+    splits: dict[Split, tuple[PublishedFile, ...]] = dict.fromkeys(SPLITS, (file,))
+    return PublishedCorpus(title, splits, sizes=(90_000_000, 5_000_000), tokenizer=tokenizer)
 
 
 _CBT = _files(
@@ -109,6 +129,25 @@ CORPORA: dict[str, PublishedCorpus] = {
         {**_CBT, "train": (PublishedFile("cbt_train"), _REBUILT)},
         documents="book-title",
     ),
+    "ptb-char": PublishedCorpus(
+        "Penn Treebank in characters, as Mikolov et al. (2012)",
+        {},
+        spelled="ptb",
+    ),
+    "text8": _cut(
+        "text8",
+        "characters",
+        "6e890197040d37d85beb962ae1f041ff1d9a9ca8d20c7d99c85027eebf51dca7",
+        "a6640522afe85d1963ad56c05b0ede0a0c000dddc9671758a6cc09b7a38e5232",
+        "text8, the letters a to z and spaces of Wikipedia",
+    ),
+    "enwik8": _cut(
+        "enwik8",
+        "bytes",
+        "2b49720ec4d78c3c9fabaee6e4179a5e997302b3a70029f30f2d582218c024a8",
+        "547994d9980ebed1288380d652999f38a14fe291a6247c157c3d33d4932534bc",
+        "enwik8, the first bytes of a dump of Wikipedia",
+    ),
 }
 _HEADED = ", ".join(name for name, published in CORPORA.items() if published.documents == "heading")
 
@@ -121,9 +160,10 @@ class DataConfig:
 
     corpus: str = option(
         f"{', '.join([DEMO, *CORPORA])}, a folder with train.txt, valid.txt and test.txt (or .txt.gz, or named as "
-        "published: ptb.train.txt, wiki.dev.tokens), one text file (.txt or .gz), which is split 90/5/5 by lines, "
-        "or a text with a known law: synthetic:markov, copy, agreement, recall, topics, parity or counting, with "
-        "options as in synthetic:copy,lag=10",
+        "published: ptb.train.txt, wiki.dev.tokens; several files a split, as BabyLM has them: childes.train, "
+        "bnc_spoken.train), one text file (.txt or .gz), which is split 90/5/5 by lines, or a text with a known law: "
+        "synthetic:markov, copy, agreement, recall, topics, parity or counting, with options as in "
+        "synthetic:copy,lag=10",
         default=DEMO,
         limit=Limit(bool, "a corpus name, a folder or a file"),
     )
@@ -132,11 +172,23 @@ class DataConfig:
         default=None,
     )
     download: bool = option("download a registered corpus without a local copy, and check its SHA-256", default=False)
-    tokenizer: Tokenizer = option(
+    tokenizer: TokenizerName = option(
         '"whitespace" keeps words as written; "words" lower-cases and splits punctuation off; "straight-words" also '
-        'reads ’ as \' and no-break spaces as spaces; a new run of `spanlm train` with "words" uses it. The demo '
-        'always uses "words"',
+        'reads ’ as \' and no-break spaces as spaces; a new run of `spanlm train` with "words" uses it. "characters", '
+        '"bytes", "bpe" and "unigram" (extra subword) keep every byte of a line, so no text is unknown; bpe and '
+        "unigram learn their pieces from train.txt. A new run of `spanlm train` reads text8 as characters and enwik8 "
+        'as bytes, unless this is given. The words of the demo are always cut by "words"',
         default="whitespace",
+    )
+    vocabulary_size: int | None = option(
+        f"pieces of bpe and unigram, including <eos>, <unk> and the {BYTES} bytes; null: {USUAL_PIECES:,}",
+        default=None,
+        limit=at_least(LEAST_PIECES, f"at least {LEAST_PIECES} (<eos>, <unk> and the {BYTES} bytes)"),
+    )
+    pieces: str | None = option(
+        "tokenizer.json or SentencePiece .model whose pieces to take instead of learning them, with "
+        "data.tokenizer=bpe or unigram, as the file has them",
+        default=None,
     )
     min_count: int | None = option(
         "occurrences in train.txt that a word of the vocabulary needs (the demo: at least 2). null: 2 for your own "
@@ -169,13 +221,26 @@ class DataConfig:
     )
 
     def __post_init__(self) -> None:
-        capitals = "as-written with data.tokenizer=words, which lower-cases: sentences are known by their capitals"
+        if self.tokenizer not in get_args(WordRule):
+            for name in ("min_count", "max_size", "marks"):
+                unset = f"null with data.tokenizer={self.tokenizer}, which keeps all of the text"
+                allowed = name == "min_count" and self.tokenizer == "characters"
+                require(allowed or getattr(self, name) is None, f"data.{name}", getattr(self, name), unset)
+        if self.tokenizer not in get_args(TrainedPieces):
+            for name in ("vocabulary_size", "pieces"):
+                unset = f"null with data.tokenizer={self.tokenizer}; it is for bpe and unigram"
+                require(getattr(self, name) is None, f"data.{name}", getattr(self, name), unset)
+        both = "null with data.pieces, which has its own"
+        require(None in (self.pieces, self.vocabulary_size), "data.vocabulary_size", self.vocabulary_size, both)
+        capitals = (
+            f"as-written with data.tokenizer={self.tokenizer}: sentences are known by words and capitals, as written"
+        )
         require(self.lines == "as-written" or self.tokenizer == "whitespace", "data.lines", self.lines, capitals)
 
     @property
-    def effective_tokenizer(self) -> Tokenizer:
+    def effective_tokenizer(self) -> TokenizerName:
         """The tokenizer of this corpus, and of new text that its models read."""
-        return "words" if self.corpus == DEMO else self.tokenizer
+        return "words" if self.corpus == DEMO and self.tokenizer in get_args(WordRule) else self.tokenizer
 
     @property
     def effective_documents(self) -> Documents:
@@ -192,12 +257,19 @@ class DataConfig:
     def compared(self) -> DataConfig:
         """The canonical form for comparisons: without folders, since hashes compare text and vocabulary."""
         name = os.path.basename(os.path.abspath(expanded(self.corpus)))
-        # the demo ignores the field `tokenizer`
-        cut, documents = "whitespace" if self.corpus == DEMO else self.tokenizer, self.effective_documents
+        # the demo has one way to cut words
+        cut = "whitespace" if self.corpus == DEMO and self.tokenizer in get_args(WordRule) else self.tokenizer
         canonical = replace(
-            self, corpus=name or self.corpus, dir=None, download=False, tokenizer=cut, documents=documents
+            self,
+            corpus=name or self.corpus,
+            dir=None,
+            download=False,
+            pieces=None,
+            tokenizer=cut,
+            documents=self.effective_documents,
         )
-        return replace(canonical, min_count=self.min_count or 1, marks=None if self.marks == "keep" else self.marks)
+        usual = None if self.tokenizer in ("bytes", *get_args(TrainedPieces)) else 1
+        return replace(canonical, min_count=self.min_count or usual, marks=None if self.marks == "keep" else self.marks)
 
 
 @dataclass(frozen=True, kw_only=True)

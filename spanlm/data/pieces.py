@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from spanlm.data.config import Lines, Tokenizer
+from spanlm.data.config import Lines
 from spanlm.data.text import Text, pieces
-from spanlm.data.tokenizer import SentenceEnds, tokenize
+from spanlm.data.tokenizer import SentenceEnds, Tokenizer
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require
 
@@ -20,7 +20,8 @@ class Piece:
     """Consecutive words of one line: usually a whole line or sentence, a part of a very long one.
 
     `sentence` is the number of the line and `start` that of the piece's first word in it, both from 1. The piece
-    `opens` if its line or sentence begins with it, and `closes` if it ends with it.
+    `opens` if its line or sentence begins with it, and `closes` if it ends with it. `spaces`: its words, if any, are
+    white space, which tokenizers below the word keep.
     """
 
     sentence: int
@@ -28,11 +29,12 @@ class Piece:
     words: list[str]
     opens: bool
     closes: bool
+    spaces: bool = False
 
     @property
     def blank(self) -> bool:
         """Whether the line has no words; in a text of sentences such a piece does not close and is not scored."""
-        return self.opens and not self.words
+        return self.opens and (self.spaces or not self.words)
 
 
 def refuse_one_string(name: str, several: Iterable[object]) -> None:
@@ -58,12 +60,13 @@ def require_texts(texts: Iterable[str]) -> Iterator[str]:
 
 def lines_as_pieces(lines: Iterable[str], tokenizer: Tokenizer) -> Iterator[Piece]:
     """Tokenise lines in memory; InputError: one is not a string."""
-    return _cut(word for line in require_texts(lines) for word in [*tokenize(line, tokenizer), EOS])
+    return _cut((word for line in require_texts(lines) for word in [*tokenizer.tokens(line), EOS]), tokenizer)
 
 
 def text_as_pieces(text: Text, tokenizer: Tokenizer) -> Iterator[Piece]:
     """Tokenise a file of any length, even of one long line; InputError: it breaks a rule of `spanlm.data.text`."""
-    cut = _cut(token for piece in pieces(text) for token in _tokens(piece.decode(), tokenizer))
+    chunks = (chunk.decode(errors="surrogateescape") for chunk in tokenizer.chunks(pieces(text)))
+    cut = _cut((token for chunk in chunks for token in _tokens(chunk, tokenizer)), tokenizer)
     if (first := next(cut, None)) is None:
         raise InputError(f"{text.path}: the text is empty; give one with at least one line")
     yield first
@@ -111,19 +114,20 @@ def words_of(pieces: Iterable[Piece]) -> list[str]:
 def _tokens(piece: str, tokenizer: Tokenizer) -> Iterator[str]:
     """Tokenise text that starts and ends at word boundaries; line ends become <eos>."""
     first, *others = piece.split("\n")
-    yield from tokenize(first, tokenizer)
+    yield from tokenizer.tokens(first)
     for line in others:
         yield EOS
-        yield from tokenize(line, tokenizer)
+        yield from tokenizer.tokens(line)
 
 
-def _cut(tokens: Iterable[str]) -> Iterator[Piece]:
+def _cut(tokens: Iterable[str], tokenizer: Tokenizer) -> Iterator[Piece]:
     """Cut tokens with an <eos> after each line into pieces of at most WORDS words of one line."""
     words: list[str] = []
     line, start = 1, 1
     for token in tokens:
         if token == EOS:
-            yield Piece(line, start, words, opens=start == 1, closes=True)
+            spaces = bool(words) and tokenizer.is_space(words)
+            yield Piece(line, start, words, opens=start == 1, closes=True, spaces=spaces)
             words, line, start = [], line + 1, 1
         else:
             if len(words) == WORDS:

@@ -11,20 +11,20 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from itertools import chain, repeat
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
-from spanlm.data.config import CACHE_VARIABLE, Documents, Tokenizer
+from spanlm.data.config import CACHE_VARIABLE, Documents, WordRule
 from spanlm.data.text import LEFT_OUT, Text, pieces, without_titles
-from spanlm.data.tokenizer import Ids, Positions, cut_word, rule_of
-from spanlm.data.vocabulary import EOS, Vocabulary
+from spanlm.data.tokenizer import UNKNOWN_EQUALS, Flags, Ids, Positions, Tokenizer, Words, cut_word, words_and_ends
+from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError
 from spanlm.store.files import UNFINISHED, expanded, replacing
 
@@ -34,10 +34,6 @@ HEADER_BYTES, DIGEST_BYTES = 256, 32
 STALE_SECONDS = 24 * 3600
 _ID, _INDEX = np.dtype("<i4"), np.dtype("<i8")
 _CHUNK_BYTES = 1 << 20
-# size of the cache from written words to their tokens
-_REMEMBERED = 1 << 18
-_UNKNOWN, _UNKNOWN_EQUALS = -1, -2
-_EOS = EOS.encode()
 _NO_MARKS = ("without marks",)
 
 
@@ -57,7 +53,7 @@ class TokenFile:
         return len(self.ids)
 
 
-def count_words(text: Text, fingerprint: str, tokenizer: Tokenizer, documents: Documents = "none") -> dict[str, int]:
+def count_words(text: Text, fingerprint: str, rule: WordRule, documents: Documents = "none") -> dict[str, int]:
     """Count the words of a text, `<eos>` included, in order of first appearance; title lines do not count.
 
     `fingerprint` is the text's SHA-256, under which the counts are cached.
@@ -68,9 +64,9 @@ def count_words(text: Text, fingerprint: str, tokenizer: Tokenizer, documents: D
     """
     # only title lines change the counts
     kind = ("book-title",) if documents == "book-title" else ()
-    path = cached("counts", FORMAT, fingerprint, rule_of(tokenizer), *kind, *_NO_MARKS[text.marks :])
+    path = cached("counts", FORMAT, fingerprint, Words(rule).rule, *kind, *_NO_MARKS[text.marks :])
     if not is_whole(path):
-        counts = counted(text_pieces(text, fingerprint, documents), tokenizer)
+        counts = counted(text_pieces(text, fingerprint, documents), rule)
         if len(counts) <= 1:
             raise _no_word(text)
         with caching(path) as file:
@@ -79,12 +75,12 @@ def count_words(text: Text, fingerprint: str, tokenizer: Tokenizer, documents: D
     return counts_by_word
 
 
-def counted(pieces: Iterable[bytes], tokenizer: Tokenizer) -> Counter[str]:
+def counted(pieces: Iterable[bytes], rule: WordRule) -> Counter[str]:
     """Count the words of a text in pieces, `<eos>` included, in order of first appearance."""
-    written, counts = Counter(chain.from_iterable(map(_written_words, pieces))), Counter[str]()
+    written, counts = Counter(chain.from_iterable(map(words_and_ends, pieces))), Counter[str]()
     # a written word is cut the same way everywhere, so each is cut once
     for word, number in written.items():
-        for part in cut_word(word.decode(), tokenizer):
+        for part in cut_word(word.decode(), rule):
             counts[part] += number
     return counts
 
@@ -100,9 +96,7 @@ def token_file(
 
     Raises what `count_words` raises.
     """
-    path = cached(
-        "tokens", FORMAT, fingerprint, vocabulary.hash, rule_of(tokenizer), documents, *_NO_MARKS[text.marks :]
-    )
+    path = cached("tokens", FORMAT, fingerprint, vocabulary.hash, tokenizer.rule, documents, *_NO_MARKS[text.marks :])
     if not is_whole(path):
         with caching(path) as file:
             if not _write_tokens(file, text_pieces(text, fingerprint, documents), vocabulary, tokenizer, documents):
@@ -111,7 +105,7 @@ def token_file(
 
 
 def text_pieces(text: Text, fingerprint: str, documents: Documents) -> Iterable[bytes]:
-    """Yield a text in pieces that end between words; an empty piece replaces a book's title line."""
+    """Yield a text in pieces that end between words; an empty one stands for a title line or before a further file."""
     whole = pieces(text, fingerprint)
     return without_titles(whole) if documents == "book-title" else whole
 
@@ -123,27 +117,7 @@ def _no_word(text: Text) -> InputError:
     return InputError(f"{text.path}: no word in it; give a text with at least one word")
 
 
-def _written_words(piece: bytes) -> list[bytes]:
-    # bytes.split knows only ASCII white space, and is the fastest tokenizer
-    return piece.replace(b"\n", b" " + _EOS + b" ").split()
-
-
-def _encoder(vocabulary: Vocabulary, tokenizer: Tokenizer) -> Callable[[bytes], Ids]:
-    """Return a function from a piece to the ids of its words and line ends; unknown words get negative ids."""
-    table = {word.encode(): id for id, word in enumerate(vocabulary.words)}
-    # "=" keeps an id of its own, to find headings with any vocabulary
-    table.setdefault(b"=", _UNKNOWN_EQUALS)
-    if tokenizer == "whitespace":
-        return lambda piece: np.fromiter(map(table.get, _written_words(piece), repeat(_UNKNOWN)), np.int32)
-
-    @lru_cache(_REMEMBERED)
-    def codes(word: bytes) -> tuple[int, ...]:
-        return tuple(table.get(part.encode(), _UNKNOWN) for part in cut_word(word.decode(), tokenizer))
-
-    return lambda piece: np.fromiter(chain.from_iterable(map(codes, _written_words(piece))), np.int32)
-
-
-def document_starts(documents: Documents, ends: Positions, equals: Positions, titles: Positions) -> Positions:
+def document_starts(documents: Documents, ends: Positions, blank: Flags, framed: Flags, titles: Positions) -> Positions:
     """Return the index of the first token of each document; the text has a word.
 
     Marks of a new document: for "blank-line", a line after blank lines; for "heading", a line `= Title =` with one `=`
@@ -152,29 +126,54 @@ def document_starts(documents: Documents, ends: Positions, equals: Positions, ti
     are, only lines between blank lines count. The edges of the text count as blank lines.
 
     A mark starts a document only after a word: blank lines and marks at the start of a text belong to its first
-    document.
+    document. A further file of the text starts one, too.
 
     Args:
         documents: The kind of mark.
         ends: Index of each line's `<eos>`.
-        equals: Indices of the words `=`, which frame a heading.
-        titles: Indices of the tokens after title lines.
+        blank: Whether each line is blank.
+        framed: Whether each line is like a heading.
+        titles: Indices of the tokens after title lines, and of the first of each further file.
     """
-    begins = np.append(0, ends[:-1] + 1)
-    blank = begins == ends
+    marks, begins = np.empty(0, _INDEX), np.append(0, ends[:-1] + 1)
     after_blank, before_blank = np.append(True, blank[:-1]), np.append(blank[1:], True)
     if documents == "blank-line":
         marks = begins[after_blank & ~blank]
     elif documents == "heading":
-        opened = np.isin(begins, equals) & ~np.isin(begins + 1, equals)
-        closed = np.isin(ends - 1, equals) & ~np.isin(ends - 2, equals)
-        framed = opened & closed & (ends - begins > 2)
         between = framed & after_blank & before_blank
         marks = begins[between if between[np.argmax(framed)] else framed]
-    else:
-        marks = np.unique(titles)
-    first_word = begins[~blank][0]
+    marks = np.union1d(marks, titles)
+    first_word = np.append(begins[~blank], ends[-1])[0]
     return np.append(0, marks[(marks > first_word) & (marks <= ends[-1])])
+
+
+def _kinds_of_lines(ends: Positions, equals: Positions) -> tuple[Flags, Flags]:
+    """Return which lines are blank, and which like headings, given the indices of the words `=`."""
+    begins = np.append(0, ends[:-1] + 1)
+    opened = np.isin(begins, equals) & ~np.isin(begins + 1, equals)
+    closed = np.isin(ends - 1, equals) & ~np.isin(ends - 2, equals)
+    return begins == ends, opened & closed & (ends - begins > 2)
+
+
+class _Lines:
+    """The kinds of the lines of a text, found in its bytes."""
+
+    def __init__(self) -> None:
+        self._blank, self._framed, self._begun = bytearray(), bytearray(), False
+
+    def read(self, chunk: bytes) -> None:
+        *lines, rest = chunk.split(b"\n")
+        for line in lines:
+            words = line.split() if line.lstrip()[:1] == b"=" else []
+            framed = len(words) > 2 and words[0] == words[-1] == b"=" and b"=" not in (words[1], words[-2])
+            self._framed.append(framed and not self._begun)
+            self._blank.append(not (self._begun or line.strip()))
+            self._begun = False
+        self._begun = self._begun or bool(rest.strip())  # a part of a very long line
+
+    def kinds(self) -> tuple[Flags, Flags]:
+        blank, framed = (np.frombuffer(kind, np.bool_) for kind in (self._blank, self._framed))
+        return blank, framed
 
 
 def cache_folder() -> Path:
@@ -234,19 +233,21 @@ def _write_tokens(
     file: BinaryIO, pieces: Iterable[bytes], vocabulary: Vocabulary, tokenizer: Tokenizer, documents: Documents
 ) -> bool:
     """Write a JSON header padded with spaces, ids and document starts; return False for a text without words."""
-    encode, eos_id = _encoder(vocabulary, tokenizer), vocabulary.eos_id
-    equals_id = vocabulary.id("=") if "=" in vocabulary else _UNKNOWN_EQUALS
+    eos_id, lines_seen = vocabulary.eos_id, _Lines()
+    equals_id = vocabulary.id("=") if "=" in vocabulary else UNKNOWN_EQUALS
     ends, equals, titles = ([np.empty(0, _INDEX)] for _ in range(3))
     file.write(b" " * HEADER_BYTES)
     total = lines = oov = marked = 0
-    for piece in pieces:
+    for piece in tokenizer.chunks(pieces):
         if not piece:
             titles.append(np.array([total]))
-        marked += piece.count(LEFT_OUT)
-        ids = encode(piece)
+        marked += 0 if tokenizer.exact else piece.count(LEFT_OUT)
+        ids = tokenizer.encode(piece)
         if documents != "none":
             ends.append(total + np.flatnonzero(ids == eos_id))
-        if documents == "heading":
+            if tokenizer.exact:
+                lines_seen.read(piece)
+        if documents == "heading" and not tokenizer.exact:
             equals.append(total + np.flatnonzero(ids == equals_id))
         unknown = ids < 0
         ids[unknown] = vocabulary.unk_id
@@ -256,7 +257,9 @@ def _write_tokens(
         return False
     starts = np.zeros(1, _INDEX)
     if documents != "none":
-        starts = document_starts(documents, *map(np.concatenate, (ends, equals, titles)))
+        line_ends, equals_at, titles_at = map(np.concatenate, (ends, equals, titles))
+        kinds = lines_seen.kinds() if tokenizer.exact else _kinds_of_lines(line_ends, equals_at)
+        starts = document_starts(documents, line_ends, *kinds, titles_at)
     file.write(starts.astype(_INDEX, copy=False).tobytes())
     file.seek(0)
     header = {"tokens": total, "documents": len(starts), "oov": oov, "types": len(vocabulary), "marked": marked}

@@ -12,16 +12,19 @@ line, and each blank line, with two `<eos>`, the second of which is free. This m
 
 from __future__ import annotations
 
+import codecs
 import re
 import unicodedata
-from collections.abc import Sequence
-from functools import cache
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, cached_property, lru_cache
+from itertools import chain, repeat
 from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spanlm.data.config import Tokenizer
+from spanlm.data.config import WordRule
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, require
 
@@ -39,9 +42,14 @@ Flags = NDArray[np.bool_]
 Ids = NDArray[np.int32]
 Positions = NDArray[np.int64]
 
+UNKNOWN, UNKNOWN_EQUALS = -1, -2
+"""Ids of words outside the vocabulary, of which `=` marks headings."""
+# size of the cache from written words to their tokens
+_REMEMBERED = 1 << 18
+
 _SPACE = r" \t\n\r\v\f"
 _WORD = re.compile(f"[^{_SPACE}]+")
-_TOKENIZERS = get_args(Tokenizer)
+_TOKENIZERS = get_args(WordRule)
 # zero-width joiners shape words of Persian and of Indian scripts; they do not separate words
 _JOINERS = "\u200c\u200d"
 OTHER_SPACE = re.compile("[\u0085\u00a0\u1680\u2000-\u200b\u2028\u2029\u202f\u205f\u3000]")
@@ -52,7 +60,123 @@ UNSEEN = re.compile("[\u00ad\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\
 _MARKS_END = 0x20000
 
 
-def tokenize(line: str, tokenizer: Tokenizer) -> list[str]:
+class Tokenizer(ABC):
+    """How a line becomes tokens, all of them strings without white space, and tokens become text.
+
+    Attributes:
+        exact: tokens keep every byte of a line; otherwise white space separates words.
+        rule: identifies the rule in names of cached files.
+    """
+
+    exact: bool
+
+    @property
+    @abstractmethod
+    def rule(self) -> str: ...
+
+    @abstractmethod
+    def tokens(self, line: str) -> list[str]:
+        """Cut one line, without an `<eos>`; a line end in it is white space. InputError: it has the word `<eos>`."""
+
+    @abstractmethod
+    def by_word(self, line: str) -> list[list[str]]:
+        """Return the tokens of each written word of a line, and last those of the white space at its end."""
+
+    @abstractmethod
+    def chunks(self, pieces: Iterable[bytes]) -> Iterable[bytes]:
+        """Cut a text anew where `encode` may cut it; an empty piece, for a title line, stays one."""
+
+    @abstractmethod
+    def encode(self, chunk: bytes) -> Ids:
+        """Return the ids of a chunk; a line end is `<eos>`, and words without an id get negative numbers."""
+
+    @abstractmethod
+    def spelled(self, tokens: Iterable[str], at_line_start: bool = True) -> Iterator[bytes]:
+        """Yield the text of each token; `<eos>` is a line end."""
+
+    @property
+    @abstractmethod
+    def word_ends(self) -> list[int] | None:
+        """The ids of tokens that end the word before them, as white space and `<eos>` do; None: all tokens do."""
+
+    @abstractmethod
+    def is_space(self, tokens: Sequence[str]) -> bool:
+        """Whether tokens are white space alone."""
+
+    def text(self, tokens: Iterable[str]) -> str:
+        """Return the text of tokens; bytes that are no UTF-8 are lone surrogates, as `surrogateescape` has them."""
+        return b"".join(self.spelled(tokens)).decode("utf-8", "surrogateescape")
+
+    def readable(self, tokens: Iterable[str], at_line_start: bool = True) -> Iterator[str]:
+        """Yield the text of each token, a character when its last byte is there; U+FFFD for bytes that are no UTF-8.
+
+        Bytes of a character that the tokens do not end are left out.
+        """
+        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        return map(decode, self.spelled(tokens, at_line_start))
+
+
+class Words(Tokenizer):
+    """A rule over words; see `tokenize`."""
+
+    exact = False
+
+    def __init__(self, name: WordRule, vocabulary: Vocabulary | None = None) -> None:
+        self.name, self._vocabulary = name, vocabulary
+
+    @property
+    def rule(self) -> str:
+        # letters differ between versions of Unicode, and so of Python
+        return self.name if self.name == "whitespace" else f"{self.name} 2, Unicode {unicodedata.unidata_version}"
+
+    def tokens(self, line: str) -> list[str]:
+        return tokenize(line, self.name)
+
+    def by_word(self, line: str) -> list[list[str]]:
+        return [
+            *([word] if self.name == "whitespace" else cut_word(word, self.name) for word in refuse_reserved(line)),
+            [],
+        ]
+
+    def chunks(self, pieces: Iterable[bytes]) -> Iterable[bytes]:
+        return pieces
+
+    def encode(self, chunk: bytes) -> Ids:
+        return self._encode(chunk)
+
+    @cached_property
+    def _encode(self) -> Callable[[bytes], Ids]:
+        table = {word.encode(): id for id, word in enumerate(self._vocabulary.words if self._vocabulary else ())}
+        # "=" keeps an id of its own, to find headings with any vocabulary
+        table.setdefault(b"=", UNKNOWN_EQUALS)
+        if self.name == "whitespace":
+            return lambda chunk: np.fromiter(map(table.get, words_and_ends(chunk), repeat(UNKNOWN)), np.int32)
+
+        @lru_cache(_REMEMBERED)
+        def codes(word: bytes) -> tuple[int, ...]:
+            return tuple(table.get(part.encode(), UNKNOWN) for part in cut_word(word.decode(), self.name))
+
+        return lambda chunk: np.fromiter(chain.from_iterable(map(codes, words_and_ends(chunk))), np.int32)
+
+    def spelled(self, tokens: Iterable[str], at_line_start: bool = True) -> Iterator[bytes]:
+        for token in tokens:
+            yield b"\n" if token == EOS else token.encode() if at_line_start else b" " + token.encode()
+            at_line_start = token == EOS
+
+    @property
+    def word_ends(self) -> None:
+        return None
+
+    def is_space(self, tokens: Sequence[str]) -> bool:
+        return not tokens
+
+
+def words_and_ends(chunk: bytes) -> list[bytes]:
+    # bytes.split knows only ASCII white space, and is the fastest tokenizer
+    return chunk.replace(b"\n", b" " + EOS.encode() + b" ").split()
+
+
+def tokenize(line: str, tokenizer: WordRule) -> list[str]:
     """Cut one line into words, without an `<eos>`; a line end in it is white space.
 
     "whitespace" cuts at ASCII white space and changes nothing. "words" also lower-cases, and makes every punctuation
@@ -65,10 +189,16 @@ def tokenize(line: str, tokenizer: Tokenizer) -> list[str]:
         InputError: The tokenizer is unknown, or the line holds the reserved word `<eos>`.
     """
     require(tokenizer in _TOKENIZERS, "tokenizer", tokenizer, "whitespace or words")
+    words = refuse_reserved(line)
+    return words if tokenizer == "whitespace" else [part for word in words for part in cut_word(word, tokenizer)]
+
+
+def refuse_reserved(line: str) -> list[str]:
+    """Return the written words of a line; InputError: one is `<eos>`."""
     words = _WORD.findall(line)
     if EOS in words:
         raise InputError(f"the word {EOS} is reserved for the end of a line; delete it or write it another way")
-    return words if tokenizer == "whitespace" else [part for word in words for part in cut_word(word, tokenizer)]
+    return words
 
 
 def written_words(line: str) -> list[str]:
@@ -81,7 +211,7 @@ def written_spans(line: str) -> list[tuple[int, int]]:
     return [match.span() for match in _WORD.finditer(line)]
 
 
-def cut_word(word: str, tokenizer: Tokenizer) -> list[str]:
+def cut_word(word: str, tokenizer: WordRule) -> list[str]:
     """Cut a string without white space into tokens; `<eos>` stays whole."""
     if tokenizer == "whitespace" or word == EOS:
         return [word]
@@ -137,11 +267,6 @@ def _as_wikitext(word: str, vocabulary: Vocabulary) -> list[str]:
     parts = re.sub(r"(?<=\d)[.,](?=\d)|(?<=[\w.])-(?=\w)", r" @\g<0>@ ", parts)
     parts = re.sub(r"(?<=\w)('[^\W\d_]+)", lambda end: " " * (end[1] in vocabulary) + end[1], parts)
     return written_words(re.sub(r"[&:/]", r" \g<0> ", parts))
-
-
-def rule_of(tokenizer: Tokenizer) -> str:
-    """Identify the tokenizer's rule; letters differ between versions of Unicode, and so of Python."""
-    return tokenizer if tokenizer == "whitespace" else f"{tokenizer} 2, Unicode {unicodedata.unidata_version}"
 
 
 @cache

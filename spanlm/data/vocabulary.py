@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from spanlm.errors import InputError, RunError, require
 from spanlm.store.files import regular, replacing
@@ -21,13 +22,15 @@ FORMAT = 1
 class Vocabulary:
     """An immutable list of words; a word's id is its index, `hash` the list's SHA-256 (hex).
 
-    `<eos>` is the end of a line; `<unk>` stands for every word that is not listed.
+    `<eos>` is the end of a line; `<unk>` stands for every word that is not listed. With `pieces`, the content of a
+    tokenizer.json that has the words as its tokens, `hash` is the SHA-256 of that content.
 
     Raises:
         InputError: A word is empty, has white space, is not Unicode or occurs twice; `<eos>` or `<unk>` is missing.
     """
 
     words: tuple[str, ...]
+    pieces: str = field(default="", repr=False)
     eos_id: int = field(init=False, compare=False, repr=False)
     unk_id: int = field(init=False, compare=False, repr=False)
     hash: str = field(init=False, compare=False)
@@ -51,7 +54,7 @@ class Vocabulary:
         object.__setattr__(self, "_ids", ids)
         object.__setattr__(self, "eos_id", ids[EOS])
         object.__setattr__(self, "unk_id", ids[UNK])
-        object.__setattr__(self, "hash", hashlib.sha256(listed).hexdigest())
+        object.__setattr__(self, "hash", hashlib.sha256(self.pieces.encode() or listed).hexdigest())
 
     def __len__(self) -> int:
         return len(self.words)
@@ -94,12 +97,17 @@ class Vocabulary:
         absent = [special for special in (EOS, UNK) if special not in counts]
         return cls((*(word for word in counts if word in chosen), *absent))
 
+    @classmethod
+    def from_pieces(cls, content: str) -> Vocabulary:
+        """Return the vocabulary of a tokenizer.json of this package; InputError: its ids are not 0 to size − 1."""
+        return cls(tuple(of_pieces(json.loads(content))), content)
+
     def save(self, path: str | Path) -> None:
-        """Write `{"format": 1, "hash": ..., "words": [...]}` atomically; RunError: the disk refuses."""
+        """Write `{"format": 1, "hash": ..., "words": [...]}`, or the pieces, atomically; RunError: the disk refuses."""
         content = {"format": FORMAT, "hash": self.hash, "words": list(self.words)}
         try:
             with replacing(Path(path)) as file:
-                file.write(json.dumps(content, ensure_ascii=False, indent=0).encode())
+                file.write((self.pieces or json.dumps(content, ensure_ascii=False, indent=0)).encode())
         except OSError as error:
             raise RunError(f"{path}: cannot write the vocabulary ({error.strerror}); choose another folder") from error
 
@@ -107,7 +115,10 @@ class Vocabulary:
     def load(cls, path: str | Path) -> Vocabulary:
         """Read a file of `save`; InputError: it is missing or damaged, or its hash does not match its words."""
         try:
-            content = json.loads(regular(Path(path), 2**28).read_text("utf-8"))
+            text = regular(Path(path), 2**28).read_text("utf-8")
+            content = json.loads(text)
+            if "model" in content:
+                return cls.from_pieces(text)
             vocabulary = cls(tuple(content["words"]))
         except OSError as error:
             raise InputError(f"{path}: cannot read the vocabulary ({error.strerror})") from error
@@ -121,3 +132,20 @@ class Vocabulary:
                 "the file was changed: restore it from the run it belongs to"
             )
         return vocabulary
+
+
+def of_pieces(content: Mapping[str, Any], *, whole: bool = True) -> dict[str, int]:
+    """Return the tokens of a tokenizer.json with their ids, in the order 0, 1, and so on.
+
+    Raises:
+        InputError: an id is missing, or, if `whole`, <eos> or <unk> is.
+    """
+    vocab = content["model"]["vocab"]
+    ids = dict(vocab) if isinstance(vocab, dict) else {piece: id for id, (piece, _) in enumerate(vocab)}
+    ids |= {token["content"]: token["id"] for token in content["added_tokens"]}
+    tokens = dict(sorted(ids.items(), key=lambda item: item[1]))
+    if [*tokens.values()] != [*range(len(tokens))]:
+        raise InputError(f"tokenizer.json: its {len(tokens):,} pieces do not have the ids 0 to {len(tokens) - 1:,}")
+    if whole and not {EOS, UNK} <= tokens.keys():
+        raise InputError(f"tokenizer.json: lacks {EOS} or {UNK}; restore it from the run it belongs to")
+    return tokens

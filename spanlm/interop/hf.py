@@ -22,13 +22,15 @@ from copy import copy
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from spanlm.config import RunConfig
+from spanlm.data.config import TokenizerName, WordRule
+from spanlm.data.subwords import SPACE
 from spanlm.data.tokenizer import OTHER_SPACE, UNSEEN
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, installation, require
@@ -39,8 +41,8 @@ from spanlm.store.files import new_folder
 
 try:
     import transformers as transformers  # re-exported for `yardstick`, which needs the classes below
-    from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers
-    from tokenizers.models import WordLevel
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
+    from tokenizers.models import BPE, WordLevel
 except ImportError:
     raise InputError(f"Hugging Face needs more: {installation('hf')}") from None
 
@@ -297,7 +299,8 @@ class _StopStrings(transformers.StoppingCriteria):  # type: ignore[misc]
         return torch.tensor(ends, device=input_ids.device)
 
     def _ends(self, row: Tensor, string: str) -> bool:
-        text, last = self.decode(row[-len(string) - 1 :]), self.decode(row[-1:])  # every word has at least one letter
+        # every token has at least one byte, and a letter at most four
+        text, last = self.decode(row[-4 * len(string) - 4 :]), self.decode(row[-1:])
         return string in text[-len(last) - len(string) + 1 :]
 
 
@@ -364,6 +367,22 @@ def export(trained: Model, folder: Path) -> None:
         raise RunError(f"{folder}: cannot be written: {error}. Make room, or choose another folder.") from error
 
 
+def _of_subwords(vocabulary: Vocabulary, tokenizer: TokenizerName) -> Tokenizer:
+    if vocabulary.pieces:
+        return Tokenizer.from_str(vocabulary.pieces)
+    ids = {word: id for id, word in enumerate(vocabulary.words)}
+    if tokenizer == "bytes":
+        fast = Tokenizer(BPE(ids, []))
+        fast.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        fast.decoder = decoders.ByteLevel()
+    else:
+        ids[" "] = ids.pop(SPACE)
+        fast = Tokenizer(BPE(ids, [], byte_fallback=True))
+        fast.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    fast.normalizer = normalizers.Replace("\n", EOS)
+    return fast
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Silence the library's log and progress bars."""
@@ -379,12 +398,18 @@ def quiet() -> Iterator[None]:
             log.enable_progress_bar()
 
 
-def tokenizer_of(vocabulary: Vocabulary, tokenizer: str) -> transformers.PreTrainedTokenizerFast:
-    """Return a tokenizer that cuts lines into words as `spanlm.data.tokenizer.tokenize` does, with <eos> between lines.
+def tokenizer_of(vocabulary: Vocabulary, tokenizer: TokenizerName) -> transformers.PreTrainedTokenizerFast:
+    """Return a tokenizer that cuts lines into tokens as in training, with <eos> between lines.
 
-    One difference: "straight-words" drops words of invisible characters alone, as a no-break space between two spaces.
-    Sentences are not cut: for a run whose lines were cut into sentences (`data.lines`), give one sentence a line.
+    A written <eos> is one. "straight-words" drops words of invisible characters alone, as a no-break space between two
+    spaces. Sentences are not cut: for a run whose lines were cut into sentences (`data.lines`), give one sentence a
+    line.
     """
+    if tokenizer not in get_args(WordRule):
+        marks = {mark: AddedToken(mark, normalized=mark == EOS, special=True) for mark in (EOS, UNK)}
+        ends = {f"{name}_token": marks[EOS] for name in ("bos", "eos", "pad")}
+        fast = _of_subwords(vocabulary, tokenizer)
+        return transformers.PreTrainedTokenizerFast(tokenizer_object=fast, unk_token=marks[UNK], **ends)
     fast = Tokenizer(WordLevel(dict(zip(vocabulary.words, range(len(vocabulary)), strict=True)), unk_token=UNK))
     changes: list[Any] = [normalizers.Replace("\n", f" {EOS} ")]
     if tokenizer == "straight-words":

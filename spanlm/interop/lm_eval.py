@@ -95,8 +95,9 @@ class SpanlmLM(LM):  # type: ignore[misc]
         stops, text = [until] if isinstance(until, str) else until, ""
         sampled = {"temperature": float(task.get("temperature", 1.0)), "top_k": task.get("top_k"), "top_p": None}
         options = sampled | {"top_p": task.get("top_p")} if task.get("do_sample") else {"top_k": 1}
-        for word in self.trained.words(context, length=int(task.get("max_gen_toks", LENGTH)), **options):
-            text += "\n" if word == EOS else word if text.endswith("\n") else f" {word}"
+        words = self.trained.words(context, length=int(task.get("max_gen_toks", LENGTH)), **options)
+        for part in self.trained.texts.tokenizer.readable(words, at_line_start=False):
+            text += part
             if cut := [text.index(stop) for stop in stops if stop in text]:
                 return text[: min(cut)]
         return text

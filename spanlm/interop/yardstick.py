@@ -8,17 +8,8 @@ one, by `eos`. Some tokenizers, as those of Llama 3 and Qwen, join a punctuation
 sub-word. Here the line end is always a separate sub-word, since it belongs to no word; such models give it a lower
 probability than the joined one.
 
-If a space is part of the sub-word *after* it, as in GPT-2 and Llama, the product of p(sub-word) leaves out the end of
-the word, and counts it with the next word. The correction (Pimentel & Meister, 2024, "How to Compute the Probability of
-a Word", arXiv 2406.14561; Oh & Schuler, 2024, "Leading Whitespaces of Language Models' Subword Vocabulary Pose a
-Confound for Calculating Word Probabilities") moves the end to its own word:
-
-    p(w | c) = Π p(sub-word) · e(c, w) / e(c),   e(c) = Σ p(s | c) over the sub-words s that begin with white space
-
-where `bos` and `eos` count as such s. The first word of a line has no space before it, so its denominator is 1; the
-numerator of a line end is 1. The correction does not change the sum over a line, only the surprisal of single words. It
-is the default because only with it is p a distribution over words. A tokenizer whose sub-words do not begin with white
-space gets no correction.
+A word's end is counted with the word, see `spanlm.scoring.fold`; `bos` and `eos` count as tokens that begin with white
+space. A tokenizer whose sub-words do not begin with white space gets no correction.
 
 This module does not use `spanlm.scoring.stream.read`: its windows overlap, and a word is a sum over sub-words.
 """
@@ -42,6 +33,7 @@ from torch import Tensor
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.pieces import Piece, lines_as_pieces, refuse_one_string, whole_lines
+from spanlm.data.tokenizer import Words
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, named, require
 from spanlm.interop import hf
@@ -50,6 +42,7 @@ from spanlm.options import Precision
 from spanlm.runs.model import Model
 from spanlm.runs.requests import Score
 from spanlm.runs.texts import Texts
+from spanlm.scoring.fold import CORRECTED, fold
 from spanlm.scoring.options import CacheConfig, Context
 from spanlm.scoring.perplexity import Evaluation, evaluation_of
 from spanlm.scoring.prefix_tree import Prefixes, TextScore
@@ -138,7 +131,7 @@ class Yardstick(Model):
 
     @property
     def _correction(self) -> str:
-        return "no leading spaces to correct" if self._begins is None else "a word's end counted with the word"
+        return "no leading spaces to correct" if self._begins is None else CORRECTED
 
     def title(self, source: str = "") -> str:
         return f"{self.folder}{source}"
@@ -149,7 +142,7 @@ class Yardstick(Model):
             self.predictor("cache")
         context = protocol.context
         require(context != "document", "state", context, f"carry or line of {self.kind}")
-        pieces = lines_as_pieces(corpus.written_lines(part), "whitespace")
+        pieces = lines_as_pieces(corpus.written_lines(part), Words("whitespace"))
         began, count, total = time.perf_counter(), 0, Tally()
         for score, subwords in self._units(pieces, context, protocol.batch_size, protocol.precision):
             total, count = _plus(total, score), count + len(subwords)
@@ -186,7 +179,7 @@ class Yardstick(Model):
     def score_texts(self, texts: Iterable[str], *, precision: Precision = "fp32") -> tuple[list[TextScore], Prefixes]:
         """Return log p of many short texts, each read as one line with its end; see `Model.score_texts`."""
         refuse_one_string("texts", texts)
-        units = self._units(lines_as_pieces(texts, "whitespace"), "line", precision=precision)
+        units = self._units(lines_as_pieces(texts, Words("whitespace")), "line", precision=precision)
         results, count = [], 0
         for _, group in groupby(units, key=lambda unit: unit[0].sentence):
             scores, subwords = zip(*group, strict=True)
@@ -251,11 +244,8 @@ class Yardstick(Model):
         surprisal, entropy, rank, edge = values.T.tolist()
         tokens, unknown = self.tokenizer.convert_ids_to_tokens(ids), self.tokenizer.unk_token_id
         bounds = np.searchsorted(owners, np.arange(len(places) + 1)).tolist()
-        charged = 0.0
-        for (line, index, word), (start, stop) in zip(places, pairwise(bounds), strict=True):
-            ends = edge[stop] if word != EOS and stop < len(edge) else 0.0
-            nll = math.fsum([*surprisal[start:stop], charged, -ends])
-            charged = ends
+        sums = fold(surprisal, edge, bounds, {unit for unit, (_, _, word) in enumerate(places) if word == EOS})
+        for (line, index, word), nll, (start, stop) in zip(places, sums, pairwise(bounds), strict=True):
             # a word without sub-words is certain
             before, place = (entropy[start], int(rank[start])) if start < stop else (0.0, 1)
             oov = unknown in ids[start:stop] and word != EOS

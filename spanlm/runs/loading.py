@@ -12,7 +12,7 @@ from spanlm.runs.model import Model, TrainedModel
 from spanlm.runs.ngram import is_ngram_run, load_arpa, load_ngram_run
 from spanlm.store.files import HF, is_arpa, is_hf, is_kenlm
 from spanlm.store.machine import pick_device
-from spanlm.store.run_folder import CONFIG, MODEL, VOCABULARY, copy_weights, read_weights
+from spanlm.store.run_folder import CONFIG, MODEL, copy_weights, read_weights, vocabulary_file
 from spanlm.training.setup import refuse_too_large
 
 
@@ -58,7 +58,7 @@ def load(run: str | Path, device: str = "auto") -> Model:
     if is_ngram_run(folder):
         return load_ngram_run(folder)
     config = RunConfig.load(folder / CONFIG, whole=True)
-    vocabulary = Vocabulary.load(folder / VOCABULARY)
+    vocabulary = Vocabulary.load(vocabulary_file(folder))
     # check that the files match before a model of a wrong size is built
     weights = read_weights(folder, vocabulary.hash)
     check_config(weights.config, config_digest(config.to_tree()), folder / MODEL)

@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import replace
-from itertools import groupby, islice, tee
+from itertools import accumulate, groupby, islice, tee
 from pathlib import Path
 from typing import Any, Self
+
+import numpy as np
 
 from spanlm.config import RunConfig
 from spanlm.data.cbt import Defect, read_questions
@@ -49,6 +51,7 @@ from spanlm.scoring.dynamic.statistics import (
 )
 from spanlm.scoring.dynamic.tuning import TRIALS, DynamicTuning, Trials, tune_dynamic
 from spanlm.scoring.excess import Excess, excess_by_lag
+from spanlm.scoring.fold import fold
 from spanlm.scoring.generation import Drawn, draw, draw_samples
 from spanlm.scoring.options import CacheConfig, Context
 from spanlm.scoring.pairs import Compared, Pair, compare_pairs
@@ -56,7 +59,7 @@ from spanlm.scoring.perplexity import Evaluation, evaluate
 from spanlm.scoring.prefix_tree import Prefixes, TextScore, by_written_words, score_texts
 from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.stream import Report, quiet
-from spanlm.scoring.words import WordScore, WrittenScore, score_words, written_scores
+from spanlm.scoring.words import WordScore, WrittenScore, score_words
 from spanlm.store.files import run_name
 from spanlm.store.provenance import code_version
 
@@ -118,7 +121,8 @@ class Model:
         return self.texts.corpus(request)
 
     def tokenize(self, text: str) -> list[str]:
-        return [token for tokens in self.texts.cut(text) for token in tokens]
+        """Return the tokens of one line."""
+        return self.texts.tokens(text)
 
     def as_written(self) -> Self:
         """Return the same model reading words as written, not rewritten in the way of ptb or wikitext-2."""
@@ -209,8 +213,10 @@ class Model:
 
     def _scored(self, pieces: Iterable[Piece], request: Score) -> Iterator[WordScore]:
         network, predict_first = self.predictor("score"), self.texts.predict_first
-        spell = self.texts.speller().cost if request.spell_unknown else None
-        more: dict[str, Any] = {"predict_first": predict_first, "cache": request.cache, "spell": spell}
+        tokenizer = self.texts.tokenizer
+        spells = request.spell_unknown and not tokenizer.exact  # with pieces no word is unknown
+        more: dict[str, Any] = {"predict_first": predict_first, "cache": request.cache}
+        more |= {"word_ends": tokenizer.word_ends, "spell": self.texts.speller().cost if spells else None}
         return score_words(network, self.vocabulary, pieces, request, **more)
 
     def score_items(
@@ -233,7 +239,7 @@ class Model:
                 yield []
             done = number
             item = next(waiting)
-            yield written_scores(item, list(scores), map(len, model.texts.cut(item)), eos=eos)
+            yield model.texts.written(item, list(scores), eos=eos)
         yield from ([] for _ in waiting)
 
     def score_texts(self, texts: Iterable[str], *, precision: Precision = "fp32") -> tuple[list[TextScore], Prefixes]:
@@ -252,6 +258,8 @@ class Model:
         ids = [[*self.vocabulary.encode(words), eos] for lines in sentences for words in lines]
         predict_first = self.texts.predict_first
         values, prefixes = self._log_probs_of(ids, precision)
+        if self.texts.tokenizer.exact:
+            return [self._folded(text, row) for text, row in zip(texts, values, strict=True)], prefixes
         scores, value = [], iter(values)
         for text, lines in zip(texts, sentences, strict=True):
             log_p = [[*[0.0] * (not predict_first), *next(value)] for _ in lines]
@@ -266,7 +274,16 @@ class Model:
     def _log_probs_of(self, texts: list[list[int]], precision: Precision) -> tuple[list[list[float]], Prefixes]:
         """Return log p of every predicted word of texts given by id, and the words read."""
         network, predict_first = self.predictor("score"), self.texts.predict_first
-        return score_texts(network, texts, self.vocabulary.eos_id, predict_first=predict_first, precision=precision)
+        settings: dict[str, Any] = {"predict_first": predict_first, "precision": precision}
+        return score_texts(network, texts, self.vocabulary.eos_id, **settings, word_ends=self.texts.tokenizer.word_ends)
+
+    def _folded(self, text: str, values: list[float]) -> TextScore:
+        """Fold log p of the tokens and of the ends of words, of one line."""
+        log_p, ends = ([*[0.0] * (not self.texts.predict_first), *half] for half in np.split(np.array(values), 2))
+        sizes = [len(tokens) for tokens in self.texts.cut(text)]
+        sums = fold([-x for x in log_p], ends, [*accumulate(sizes, initial=0), len(log_p)], [len(sizes)])
+        *words, end = (-x for x in sums)
+        return TextScore(words, end, oov=0)
 
     def compare(self, good: str, bad: str) -> Compared:
         """Compare the probabilities of two sentences, line ends included."""
@@ -288,8 +305,9 @@ class Model:
         network, texts, questions = self.predictor("cloze"), self.texts, request.questions
         options = replace(request, contexts=texts.cloze_contexts(request.contexts))
         read = read_questions(Path(questions)) if isinstance(questions, str | Path) else questions
-        words = self.vocabulary, texts.data.effective_tokenizer
-        return rank_questions(network, *words, read, options, predict_first=texts.predict_first)
+        return rank_questions(
+            network, self.vocabulary, texts.tokenizer, read, options, predict_first=texts.predict_first
+        )
 
     @fields_as_keywords(Continue)
     def generate(self, request: Continue) -> list[str]:
@@ -415,6 +433,7 @@ class TrainedModel(Model):
         words, starts = self.texts.to_attend(text, state)
         settings: dict[str, Any] = {**self.headings(), "predict_first": self.texts.predict_first, "starts": starts}
         settings["expected"] = whole_number("expected", expected)
+        settings["word_ends"] = self.texts.tokenizer.word_ends
         return attention_record(self.model, self.vocabulary, words, **settings)
 
     @property

@@ -31,7 +31,17 @@ from spanlm.scoring.perplexity import Evaluation
 from spanlm.scoring.prefix_tree import Prefixes
 from spanlm.store.files import is_arpa, run_name
 from spanlm.store.provenance import PROVENANCE, record_start
-from spanlm.store.run_folder import CONFIG, METRICS, MODEL, VOCABULARY, MetricsLog, locked, refuse_family
+from spanlm.store.run_folder import (
+    CONFIG,
+    METRICS,
+    MODEL,
+    PIECES,
+    VOCABULARY,
+    MetricsLog,
+    locked,
+    refuse_family,
+    vocabulary_file,
+)
 
 _LOG = logging.getLogger(__name__)
 
@@ -102,7 +112,7 @@ class NgramRun(Model):
 
     def _log_probs_of(self, texts: list[list[int]], precision: Precision) -> tuple[list[list[float]], Prefixes]:
         """Score with KenLM if it is installed and there is no cache, else as any model."""
-        if self.model.cache is not None or self._kenlm is None:
+        if self.model.cache is not None or self.texts.tokenizer.exact or self._kenlm is None:
             return super()._log_probs_of(texts, precision)
         first = 0 if self.texts.predict_first else 1
         spelled = [END if word == EOS else word for word in self.vocabulary.words]
@@ -155,9 +165,9 @@ def load_ngram_run(folder: Path) -> NgramRun:
         InputError: files that are missing, damaged, or do not belong together.
     """
     config = load_config(folder / CONFIG)
-    vocabulary, arpa = Vocabulary.load(folder / VOCABULARY), _open(folder / ARPA)
+    vocabulary, arpa = Vocabulary.load(vocabulary_file(folder)), _open(folder / ARPA)
     if {*vocabulary.words} != {*vocabulary_of(arpa, folder / ARPA).words}:
-        raise InputError(f"{folder / ARPA}: has other words than {folder / VOCABULARY}. Put its own back.")
+        raise InputError(f"{folder / ARPA}: has other words than {vocabulary_file(folder)}. Put its own back.")
     if arpa.order != config.ngram.order:
         raise InputError(f"{folder / ARPA}: is of order {arpa.order}, and {CONFIG} says {config.ngram.order}")
     model = NgramModel(arpa, vocabulary, cache_of(config.ngram))
@@ -212,7 +222,7 @@ def train_ngram(
         results = {split: run.evaluate(corpus, split) for split in SPLITS[1:]}
         report(f"writing {folder / ARPA}")
         record_start(folder, model.device, None, corpus.texts, unk=corpus.unk_tokens("train"))
-        corpus.vocabulary.save(folder / VOCABULARY)
+        corpus.vocabulary.save(folder / (PIECES if corpus.vocabulary.pieces else VOCABULARY))
         write_arpa(arpa, folder / ARPA)
         (folder / METRICS).unlink(missing_ok=True)
         log = MetricsLog(folder / METRICS)

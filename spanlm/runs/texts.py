@@ -6,13 +6,16 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
-from spanlm.data.config import CONVENTIONS, CORPORA, DEMO, SPLITS, BatchingKind, DataConfig, Part, Split, Tokenizer
+from spanlm.data.config import CONVENTIONS, CORPORA, DEMO, SPLITS, BatchingKind, DataConfig, Part, Split, WordRule
 from spanlm.data.corpora import (
     WHOLE,
     Corpus,
+    as_read,
     count_training_words,
     load_corpus,
     load_text,
@@ -21,9 +24,10 @@ from spanlm.data.corpora import (
     text_path,
 )
 from spanlm.data.pieces import WORDS, Piece, in_lines, lines_as_pieces, refuse_table, text_as_pieces, words_of
+from spanlm.data.subwords import make_tokenizer
 from spanlm.data.synthetic import PREFIX
 from spanlm.data.text import Text, fingerprint, without_marks
-from spanlm.data.tokenizer import as_in_corpus, tokenize
+from spanlm.data.tokenizer import Tokenizer, as_in_corpus, refuse_reserved
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, Note, RunError, named, require
 from spanlm.models.memories import AnyMemoryConfig
@@ -31,6 +35,7 @@ from spanlm.options import Precision
 from spanlm.scoring.options import ClozeContext, Context, State
 from spanlm.scoring.protocol import KINDS, Protocol
 from spanlm.scoring.spelling import Speller, Spelling
+from spanlm.scoring.words import SubwordScore, WordScore, WrittenScore, folded_scores, written_scores
 from spanlm.store.provenance import read_texts, starts
 from spanlm.training.config import BatchingConfig
 from spanlm.training.setup import batching_kind
@@ -97,6 +102,10 @@ class Texts:
         self._speller: Speller | None = None
         self._remembers_everything = any(memory.slots is None for memory in memories)
 
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        return make_tokenizer(self.data.effective_tokenizer, self.vocabulary)
+
     @property
     def predict_first(self) -> bool:
         """Whether <eos> opened each line in training, so that the line's first word was predicted."""
@@ -113,20 +122,22 @@ class Texts:
         Raises:
             InputError: the file breaks a rule of `spanlm.data.text`.
         """
-        tokenizer, text = self.data.effective_tokenizer, Text(text) if isinstance(text, Path) else text
+        text = Text(text) if isinstance(text, Path) else text
         require(isinstance(text, Text | Iterable), "text", text, "a string, a path or several strings")
         refuse_table("text", text)
         if isinstance(text, str):
             text = text.removesuffix("\n").split("\n")
         if isinstance(text, Text):
-            pieces = text_as_pieces(replace(text, marks=self.data.keeps_marks(self.vocabulary)), tokenizer)
+            pieces = text_as_pieces(as_read(text, self.data, self.vocabulary), self.tokenizer)
         else:
-            pieces = lines_as_pieces(self.unmarked(text), tokenizer)
+            pieces = lines_as_pieces(self.unmarked(text), self.tokenizer)
         pieces = pieces if self.convention is None else self._as_in_corpus(pieces, self.convention)
         return in_lines(pieces, self.data.lines, self.vocabulary)
 
     def unmarked(self, lines: Iterable[str]) -> Iterator[str]:
-        """Replace the marks at the ends of lines by white space, unless `data.marks` keeps them."""
+        """Replace the marks at the ends of lines by white space, unless `data.marks` or the tokenizer keeps them."""
+        if self.tokenizer.exact:
+            return iter(lines)
         kept = self.data.keeps_marks(self.vocabulary)
         return (without_marks(line, kept) for line in lines)
 
@@ -148,16 +159,27 @@ class Texts:
 
     def cut(self, line: str) -> list[list[str]]:
         """Return the tokens of each written word of one line; InputError: it holds the reserved word `<eos>`."""
-        words = tokenize(line, "whitespace")
         if self.convention is None:
-            return [tokenize(word, self.data.effective_tokenizer) for word in words]
+            return self.tokenizer.by_word(line)[:-1]
+        words = refuse_reserved(line)
         parts = (words[start : start + WORDS] for start in range(0, len(words), WORDS))  # as `pieces` has them
         return [tokens for part in parts for tokens in as_in_corpus(part, self.convention, self.vocabulary)]
+
+    def written(self, line: str, scores: Sequence[WordScore], *, eos: bool = False) -> list[WrittenScore]:
+        """Combine the scores of a line's tokens, with the <eos> at its end, into scores of its written words."""
+        sizes = [len(tokens) for tokens in self.cut(line)]
+        if self.tokenizer.exact:
+            return folded_scores(line, cast(Sequence[SubwordScore], scores), sizes, eos=eos)
+        return written_scores(line, scores, sizes, eos=eos)
+
+    def tokens(self, line: str) -> list[str]:
+        """Return the tokens of one line; InputError: see `cut`."""
+        return self.tokenizer.tokens(line) if self.convention is None else list(chain.from_iterable(self.cut(line)))
 
     def prompt(self, text: str) -> list[str]:
         """Return the words of a text to continue, with its line ends; the last line or sentence stays open."""
         require(isinstance(text, str), "prompt", text, "a string")
-        self.cut(text)  # refuses <eos> even at the end, where the line is open
+        refuse_reserved(text)  # even at the end, where the line is open
         *before, last = self.pieces(text.split("\n"))
         return [*words_of(before), *last.words]
 
@@ -204,7 +226,7 @@ class Texts:
             self._speller = Speller(self.training_counts(beside))
         return self._speller
 
-    def training_counts(self, beside: Corpus | None = None, tokenizer: Tokenizer | None = None) -> Mapping[str, int]:
+    def training_counts(self, beside: Corpus | None = None, rule: WordRule | None = None) -> Mapping[str, int]:
         """Count the words of the training text, also those outside the vocabulary; by default as the model cuts them.
 
         The text is where it was, or in the folder that the corpus `beside` was looked for in.
@@ -219,7 +241,9 @@ class Texts:
         for folder in dict.fromkeys((self.data.dir, beside.config.dir if beside and beside.config else self.data.dir)):
             data = replace(self.data, dir=folder, download=False)
             try:
-                counts, digest = count_training_words(data, self.vocabulary, tokenizer or data.effective_tokenizer)
+                counts, digest = count_training_words(
+                    data, self.vocabulary, rule or cast(WordRule, data.effective_tokenizer)
+                )
             except InputError as error:
                 problem = problem or error
                 continue

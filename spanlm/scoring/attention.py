@@ -24,7 +24,7 @@ from spanlm.models.ensemble import EnsembleReadout
 from spanlm.models.interfaces import Attention, Head, MixingHead, NextWordModel, Parts, Readout
 from spanlm.scoring.options import EXPECTED, EXPECTED_OF_PART
 from spanlm.scoring.protocol import STANDARD
-from spanlm.scoring.stream import STEPS, Reading, Scored, evaluating, read, side_by_side, word_values
+from spanlm.scoring.stream import STEPS, Reading, Scored, evaluating, log_sum, read, side_by_side, word_values
 from spanlm.store.plain import finite
 
 MOST_WEIGHTS = 20_000_000
@@ -89,6 +89,7 @@ class AttentionRecord:
         parts: predictions of the parts, for a mixture that names them.
         about: the model in one line.
         features: (N, D), the head's input, if requested.
+        ends: (N,) log e(c), see `spanlm.scoring.fold`, of tokens below the word.
 
     Raises:
         InputError: a number is infinite, or a weight is NaN or negative.
@@ -111,6 +112,7 @@ class AttentionRecord:
     parts: PartsRecord | None = None
     about: str = ""
     features: NDArray[np.floating[Any]] | None = None
+    ends: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         """Refuse numbers of a diverged model here, so that no writer has to."""
@@ -258,6 +260,7 @@ def attention_record(
     looks: bool = True,
     features: bool = False,
     about: str = "",
+    word_ends: Sequence[int] | None = None,
 ) -> AttentionRecord:
     """Read `targets`, which include line ends, after <eos> and from an empty state, like a document of a corpus.
 
@@ -267,7 +270,8 @@ def attention_record(
     NaN. `first_token` is the number of `targets[0]` in the source text.
 
     `expected` is how many of the most probable next words are kept; None: `EXPECTED`, or `EXPECTED_OF_PART` per part.
-    Without `looks` there are no weights, L = 0, and any model will do. With `features` the head's input is kept.
+    Without `looks` there are no weights, L = 0, and any model will do. With `features` the head's input is kept,
+    and with `word_ends`, see `spanlm.data.tokenizer.Tokenizer`, `ends`.
 
     Raises:
         InputError: `expected` is below 1, there are too few words, the model does not attend, or there are more weights
@@ -275,7 +279,9 @@ def attention_record(
     """
     whole = [EOS, *targets] if predict_first else targets
     require(len(whole) > 1, "targets", targets, f"at least {1 if predict_first else 2} words")
-    question = _Question(len(whole) - 1, None if expected is None else whole_number("expected", expected), looks)
+    count = None if expected is None else whole_number("expected", expected)
+    ends = None if word_ends is None else torch.tensor(word_ends, device=model.device)
+    question = _Question(len(whole) - 1, count, looks, ends)
     ids = vocabulary.encode(whole)
     contexts = ((ids[begin : end + 1], begin) for begin, end in pairwise([*starts, len(ids) - 1]))
     segments = (x for run, begin in contexts for x in side_by_side([run], [begin], steps=STEPS, fresh=True))
@@ -307,6 +313,7 @@ def attention_record(
         parts=parts,
         about=about,
         features=numbers.get("features"),
+        ends=numbers.get("end"),
     )
 
 
@@ -343,8 +350,8 @@ class _Question:
     nearest_lag = span = 1
     parts: Sequence[str] = ()
 
-    def __init__(self, words: int, expected: int | None, looks: bool) -> None:
-        self._words, self._expected, self._looks = words, expected, looks
+    def __init__(self, words: int, expected: int | None, looks: bool, ends: Tensor | None = None) -> None:
+        self._words, self._expected, self._looks, self._ends = words, expected, looks, ends
 
     def __call__(self, reading: Reading) -> Mapping[str, Tensor]:
         head, readout, targets = reading.model.head, reading.readout, reading.flat(reading.segment.targets)
@@ -362,6 +369,8 @@ class _Question:
             top = log_p.topk(min(count, log_p.shape[1]), dim=1)
             numbers |= {f"{part} words": top.indices, f"{part} chances": top.values.exp()}
             numbers[f"{part} chance"] = log_p.gather(1, targets.unsqueeze(1)).squeeze(1).exp()
+        if self._ends is not None:
+            numbers["end"] = log_sum(log_probs[self.parts[-1]], self._ends)
         values = word_values(log_probs[self.parts[-1]], targets)
         return numbers | dict(zip(("surprisal", "entropy", "rank"), values, strict=True))
 

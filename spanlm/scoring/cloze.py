@@ -36,8 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanlm.data.cbt import Defect, Question
-from spanlm.data.config import Tokenizer
-from spanlm.data.tokenizer import tokenize
+from spanlm.data.tokenizer import Tokenizer
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, require
 from spanlm.models.interfaces import NextWordModel
@@ -184,7 +183,7 @@ class _Ranker:
             return Defect(item.file, item.line, str(error))
 
     def _gap(self, question: Question) -> _Gap | Defect:
-        words = [tokenize(candidate, self.tokenizer) for candidate in question.candidates]
+        words = [self._after(question.before, candidate) for candidate in question.candidates]
         oov = tuple(any(word not in self.vocabulary for word in candidate) for candidate in words)
         if all(oov):
             return Defect(question.file, question.line, f"none of the {len(oov)} candidates is in the vocabulary")
@@ -196,13 +195,17 @@ class _Ranker:
             question,
             [id for sentence in question.context for id in (self.vocabulary.eos_id, *self._ids(sentence))],
             before,
-            self._ids(question.after),
+            self.vocabulary.encode(self._after("any", question.after)),
             [tuple(self.vocabulary.encode(candidate)) for candidate in words],
             oov,
         )
 
+    def _after(self, before: str, text: str) -> list[str]:
+        """Return the tokens of words that follow others."""
+        return self.tokenizer.tokens(f" {text}" if before and text else text)
+
     def _ids(self, text: str) -> list[int]:
-        return self.vocabulary.encode(tokenize(text, self.tokenizer))
+        return self.vocabulary.encode(self.tokenizer.tokens(text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from spanlm.data.batching import Segment
 from spanlm.models.interfaces import NextWordModel
 from spanlm.options import Precision
 from spanlm.scoring.protocol import Protocol
-from spanlm.scoring.stream import Reading, as_steps, read
+from spanlm.scoring.stream import Reading, as_steps, log_sum, read
 
 STREAMS = 1024
 """Texts side by side, at most."""
@@ -60,6 +60,7 @@ def score_texts(
     predict_first: bool = True,
     precision: Precision = "fp32",
     streams: int = STREAMS,
+    word_ends: Sequence[int] | None = None,
 ) -> tuple[list[list[float]], Prefixes]:
     """Return log p(word | <eos>, the words before it in its text), in nats, of every word of every text.
 
@@ -70,16 +71,26 @@ def score_texts(
         predict_first: False: no <eos> opens a text; its first word is read, not predicted, and has no value.
         precision: precision of matrix products.
         streams: texts side by side, at most; fewer if their states are large.
+        word_ends: ids of tokens; each text then has log Σ p of these before every word, after the values of the words.
     """
     opened = [(*[eos_id] * predict_first, *text) for text in texts]
-    values, count = read_texts(model, dict.fromkeys(opened, 1), precision, streams)
-    return [values[text].tolist() for text in opened], Prefixes(sum(map(len, opened)), count)
+    values, count = read_texts(model, dict.fromkeys(opened, 1), precision, streams, word_ends)
+    return [values[text].T.ravel().tolist() for text in opened], Prefixes(sum(map(len, opened)), count)
 
 
 def read_texts(
-    model: NextWordModel, firsts: Mapping[Ids, int], precision: Precision = "fp32", streams: int = STREAMS
+    model: NextWordModel,
+    firsts: Mapping[Ids, int],
+    precision: Precision = "fp32",
+    streams: int = STREAMS,
+    word_ends: Sequence[int] | None = None,
 ) -> tuple[dict[Ids, NDArray[np.float64]], int]:
-    """Return log p of each text's words from index `firsts[text]` on, and how many words were read."""
+    """Return log p of each text's words from index `firsts[text]` on, (n,), and how many words were read.
+
+    With `word_ends`, ids of tokens, the values are (n, 2), the second log Σ p of these tokens.
+    """
+    ends = None if word_ends is None else torch.tensor(word_ends, device=model.device)
+    question = partial(_log_p, ends=ends)
     values, count = dict[Ids, NDArray[np.float64]](), 0
     by_state = STATE_BYTES // max(1, model.init_state(1).nbytes)
     most = max(1, min(streams, by_state))
@@ -87,22 +98,26 @@ def read_texts(
     ordered = sorted(firsts, key=lambda text: (firsts[text], text))
     for start in range(0, len(ordered), most):
         tree = _Tree(ordered[start : start + most], firsts)
-        log_p = np.zeros(tree.ids.size)
-        for block in read(model, tree.segments(), Protocol(precision=precision), _log_p):
+        log_p = np.zeros((tree.ids.size, *([2] if ends is not None else [])))
+        for block in read(model, tree.segments(), Protocol(precision=precision), question):
             log_p[block.place.numpy()] = block.numpy()
-        for text, row in zip(tree.texts, tree.of_texts(log_p.reshape(tree.ids.shape)), strict=True):
+        for text, row in zip(tree.texts, tree.of_texts(log_p.reshape(*tree.ids.shape, *log_p.shape[1:])), strict=True):
             values[text] = row[firsts[text] : len(text)]
         count += tree.read
     return values, count
 
 
-def _log_p(reading: Reading) -> Mapping[str, Tensor]:
-    """Answer log p of the predicted words only; the head skips words that are merely read."""
+def _log_p(reading: Reading, ends: Tensor | None = None) -> Mapping[str, Tensor]:
+    """Answer log p of the predicted words only, (N,) or with `ends` (N, 2); the head skips words that are only read."""
     if not len(reading.rows):
-        return {"log_p": reading.rows.double()}
+        nothing = reading.rows.double()
+        return {"log_p": nothing if ends is None else nothing.unsqueeze(1).expand(-1, 2)}
     readout = reading.readout.map(partial(as_steps, reading.rows))
     targets = reading.flat(reading.segment.targets).unsqueeze(1)
-    return {"log_p": reading.model.head.log_prob(readout, targets).squeeze(1)}
+    if ends is None:
+        return {"log_p": reading.model.head.log_prob(readout, targets).squeeze(1)}
+    log_probs = reading.model.head.log_probs(readout).squeeze(1)
+    return {"log_p": torch.stack([log_probs.gather(1, targets).squeeze(1).double(), log_sum(log_probs, ends)], 1)}
 
 
 class _Tree:
@@ -143,10 +158,10 @@ class _Tree:
                 before = streams
 
     def of_texts(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Distribute values to the texts, (n, L); a common beginning has the values of the first text that has it."""
+        """Distribute values (L, n, …) to texts, (n, L, …); a shared beginning has those of the first text with it."""
         steps, texts = np.arange(len(self.ids))[:, None] - 1, np.arange(len(self.texts))
         owners = np.maximum.accumulate(np.where(self._parts <= steps, texts, 0), axis=1)
-        return np.take_along_axis(values, owners, axis=1).T
+        return np.stack([values[step, places] for step, places in enumerate(owners)], axis=1)
 
 
 @dataclass(frozen=True)

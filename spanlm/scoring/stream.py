@@ -155,16 +155,25 @@ def log_p(reading: Reading) -> Mapping[str, Tensor]:
     return {"log_p": reading.flat(reading.scores.log_prob)}
 
 
-def distribution(reading: Reading) -> Mapping[str, Tensor]:
-    """Answer surprisal and entropy (nats, float64) and rank; holds at most `DISTRIBUTIONS` probabilities."""
+def distribution(reading: Reading, ends: Tensor | None = None) -> Mapping[str, Tensor]:
+    """Answer surprisal and entropy (nats, float64) and rank; holds at most `DISTRIBUTIONS` probabilities.
+
+    With `ends`, ids of tokens, also answer `end`, log Σ p of these.
+    """
     model, rows, targets = reading.model, reading.rows, reading.segment.targets.flatten()
     padded = torch.cat([rows, rows[:1].expand(-len(rows) % ROWS)])
     values = []
     for chunk in torch.split(padded, max(1, DISTRIBUTIONS // model.vocabulary_size)):
         log_probs = model.head.log_probs(reading.readout.map(partial(as_steps, chunk)))
-        values.append(word_values(log_probs.squeeze(1), targets[chunk]))
+        row_values = word_values(log_probs.squeeze(1), targets[chunk])
+        values.append((*row_values, *([] if ends is None else [log_sum(log_probs.squeeze(1), ends)])))
     columns = (torch.cat(column)[: len(rows)] for column in zip(*values, strict=True))
-    return dict(zip(("surprisal", "entropy", "rank"), columns, strict=True))
+    return dict(zip(("surprisal", "entropy", "rank", "end"), columns, strict=False))
+
+
+def log_sum(log_probs: Tensor, ids: Tensor) -> Tensor:
+    """Return log Σ p (float64) of tokens under log p of all tokens (N, V)."""
+    return log_probs.index_select(-1, ids).double().logsumexp(-1)
 
 
 def as_steps(rows: Tensor, x: Tensor) -> Tensor:

@@ -15,7 +15,8 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby, repeat
+from functools import partial
+from itertools import accumulate, groupby, pairwise, repeat
 from typing import Annotated, Any, NamedTuple
 
 import torch
@@ -30,6 +31,7 @@ from spanlm.models.interfaces import NextWordModel
 from spanlm.options import with_meanings
 from spanlm.scoring.attention import Place, attention_of
 from spanlm.scoring.cache import NeuralCache
+from spanlm.scoring.fold import fold
 from spanlm.scoring.options import CacheConfig, Context, ScoreOptions
 from spanlm.scoring.protocol import SENTENCES, Protocol
 from spanlm.scoring.stream import Question, Reading, Scored, distribution, in_text_order, read, side_by_side
@@ -103,9 +105,18 @@ class WrittenScore:
     ] = None
 
 
+@dataclass(frozen=True)
+class SubwordScore(WordScore):
+    """A token below the word; `end` is log e(c), see `spanlm.scoring.fold`, in the unit of the surprisal."""
+
+    end: float = math.nan
+
+
 def as_row(score: WordScore | WrittenScore) -> dict[str, Any]:
     """Return the columns that `spanlm score` writes for a score; attention gets columns of its own."""
     row = dict(vars(score))
+    if isinstance(score, SubwordScore):
+        del row["end"]
     look = row.pop("look")
     return row if look is None else row | {f"attention_{name}": value for name, value in vars(look).items()}
 
@@ -126,8 +137,11 @@ def score_words(
     predict_first: bool = True,
     cache: CacheConfig | None = None,
     spell: Callable[[str], float] | None = None,
+    word_ends: Sequence[int] | None = None,
 ) -> Iterator[WordScore]:
     """Score a text of any length as a stream.
+
+    With `word_ends`, see `spanlm.data.tokenizer.Tokenizer`, scores are `SubwordScore`.
 
     Without `predict_first` no <eos> opens a line, and first words are read but not predicted. A `cache` is emptied at
     each reset of the context; it gives a probability to the next word only, so there is no entropy and no rank. `spell`
@@ -143,7 +157,8 @@ def score_words(
     if options.oov == "error":
         pieces = _refusing_unknown(pieces, vocabulary)
     text = _Text(pieces, vocabulary, state, predict_first)
-    questions: list[Question] = [distribution]
+    ends = None if word_ends is None else torch.tensor(word_ends, device=model.device)
+    questions: list[Question] = [partial(distribution, ends=ends)]
     looks = _Looks() if options.looks else None
     if looks is not None:
         questions.append(looks)
@@ -228,13 +243,13 @@ class _Text:
         run, fresh, blank, begun = _Run(list(self.opening), 0), True, False, False
         for piece in self._pieces:
             # as in corpora, blank lines before the first word are part of the first document
-            resets = self._state == "document" and blank and begun and bool(piece.words)
+            resets = self._state == "document" and blank and begun and not piece.blank
             if len(run.read) > STEPS or resets:
                 yield from self._segments([run], fresh)
                 run, fresh = _Run(list(self.opening) if resets else run.read[-1:], self._placed), resets
             if piece.words or piece.closes:
                 self._queue(piece, run.read, opens=fresh and len(run.read) == len(self.opening))
-            begun = begun or bool(piece.words)
+            begun = begun or not piece.blank
             blank = piece.blank
         yield from self._segments([run], fresh)
 
@@ -284,7 +299,7 @@ def _rows(
 ) -> Iterator[WordScore]:
     """Yield the rows of a text's tokens as soon as they are scored."""
     read = list[str]()
-    for token, surprisal, entropy, rank, look in _valued(text, blocks, math.log(options.base)):
+    for token, surprisal, entropy, rank, end, look in _valued(text, blocks, math.log(options.base)):
         looked = None
         if looks is not None:
             if token.opens:
@@ -299,16 +314,17 @@ def _rows(
             oov = token.word not in vocabulary
             if oov and spell is not None:
                 surprisal += spell(token.word) / math.log(options.base)
-            yield WordScore(token.sentence, token.number, token.word, surprisal, entropy, rank, oov, looked)
+            numbers = token.sentence, token.number, token.word, surprisal, entropy, rank, oov, looked
+            yield WordScore(*numbers) if end is None else SubwordScore(*numbers, end)
 
 
-_Valued = tuple[_Token, float, float, int | None, Sequence[float]]
-"""A token, its surprisal, entropy and rank, and the attention's entropy, weight and lag, if requested."""
+_Valued = tuple[_Token, float, float, int | None, float | None, Sequence[float]]
+"""A token, its surprisal, entropy and rank, log e(c), and the attention's entropy, weight and lag, if requested."""
 
 
 def _valued(text: _Text, blocks: Iterable[Scored], unit: float) -> Iterator[_Valued]:
     """Yield each token with its numbers, nats divided by `unit`; tokens that are not predicted have NaN or None."""
-    nothing = math.nan, math.nan, None, (math.nan, 0.0, 0.0)
+    nothing: Any = math.nan, math.nan, None, None, (math.nan, 0.0, 0.0)
     for block in blocks:
         columns = {name: x.double().cpu() for name, x in block.answers.items()}
         surprisal, entropy, rank = (
@@ -318,10 +334,15 @@ def _valued(text: _Text, blocks: Iterable[Scored], unit: float) -> Iterator[_Val
         )
         if "cached" in columns:
             surprisal, entropy, rank = -columns["cached"] / unit, torch.full_like(entropy, math.nan), [None] * len(rank)
+        ends: Iterable[float | None] = repeat(None)
+        if "end" in columns:
+            # the probability of a cache is not summed over tokens, so words are not corrected
+            ends = [0.0] * len(rank) if "cached" in columns else (columns["end"] / unit).tolist()
+            nothing = (*nothing[:3], math.nan, nothing[4])
         looks: Iterable[Sequence[float]] = repeat(())
         if "look" in columns:
             looks = (columns["look"] / torch.tensor([unit, 1.0, 1.0], dtype=torch.float64)).tolist()
-        for numbers in zip(surprisal.tolist(), entropy.tolist(), rank, looks, strict=False):
+        for numbers in zip(surprisal.tolist(), entropy.tolist(), rank, ends, looks, strict=False):
             while not (token := text.tokens.popleft()).predicted:
                 yield token, *nothing
             yield token, *numbers
@@ -332,6 +353,46 @@ def by_line(scores: Iterable[WordScore], lines: int) -> list[list[WordScore]]:
     """Group scores by line, for `lines` lines; a blank line has none."""
     rows = {line: list(group) for line, group in groupby(scores, key=lambda score: score.sentence)}
     return [rows.get(line, []) for line in range(1, lines + 1)]
+
+
+def folded_scores(
+    text: str, scores: Sequence[SubwordScore], sizes: Sequence[int], *, eos: bool = False
+) -> list[WrittenScore]:
+    """Fold the scores of a line's tokens, with the <eos> at its end, into scores of its written words.
+
+    Args:
+        text: the line.
+        scores: scores of all tokens in order, of which the last is the <eos>.
+        sizes: number of tokens of each written word; the others belong to the line end.
+        eos: return a row for the line end, too.
+    """
+    bounds = [*accumulate(sizes, initial=0), len(scores)]
+    sums = fold([score.surprisal for score in scores], [score.end for score in scores], bounds, [len(sizes)])
+    spans = [*written_spans(text), (len(text), len(text))]
+    rows = []
+    for index, ((start, end), surprisal, (first, stop)) in enumerate(
+        zip(spans, sums, pairwise(bounds), strict=True), 1
+    ):
+        parts, head = scores[first:stop], scores[first]
+        after = scores[stop].entropy if stop < len(scores) else math.nan
+        reduction = head.entropy - after
+        rows.append(
+            WrittenScore(
+                sentence=head.sentence,
+                index=index,
+                word=text[start:end] or EOS,
+                start=start,
+                end=end,
+                tokens=" ".join(score.word for score in parts),
+                surprisal=surprisal,
+                entropy=head.entropy,
+                entropy_reduction=0.0 if reduction < 0 else reduction,
+                rank=head.rank,
+                oov=any(score.oov for score in parts),
+                look=head.look,
+            )
+        )
+    return rows if eos else rows[:-1]
 
 
 def written_scores(
@@ -394,7 +455,8 @@ def places_of(
             words = [number for number, word in enumerate(tokens, 1) for _ in word]
             words.append(len(tokens) + 1)
         for token in range(piece.start, piece.start + len(piece.words) + piece.closes):
-            places.append((piece.sentence, token, words[position]))
+            # white space at the end has the number of the line end
+            places.append((piece.sentence, token, words[min(position, len(words) - 1)]))
             position += 1
         position -= piece.closes  # an <eos> has the number of the next word
     return places

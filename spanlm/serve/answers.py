@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -21,7 +22,7 @@ from spanlm.scoring.attention import attention_record
 from spanlm.scoring.cache import cached_words
 from spanlm.scoring.generation import Drawn
 from spanlm.scoring.options import BASES, GenerationOptions
-from spanlm.scoring.words import WordScore, as_row, item_rows, written_scores
+from spanlm.scoring.words import SubwordScore, WordScore, WrittenScore, as_row, item_rows, written_scores
 from spanlm.serve.fields import NEURAL_CACHE, Attend, Generate, Next, Page, Read, Score, refuse_long
 from spanlm.serve.served import COUNTED, Served
 from spanlm.store.plain import finite
@@ -83,12 +84,20 @@ def _record(served: Served, model: Model, text: str, values: Read) -> tuple[Row,
     tokens: list[str] = record["tokens"]
     words = _words(model, text, scores, len(tokens) - len(scores))
     written = list(tokens)  # the tokens as typed, as far as their letters can be found
-    for word in words:
+    if model.texts.tokenizer.exact:
+        written = [_shown(model, token) for token in tokens]
+    for word in words if not model.texts.tokenizer.exact else ():
         ends = list(accumulate(len(tokens[at]) for at in word["tokens"]))  # lower-casing may add letters
         if ends[-1] == len(word["text"]) or len(ends) == 1:
             for at, start, end in zip(word["tokens"], [0, *ends], [*ends[:-1], None], strict=False):
                 written[at] = word["text"][start:end]
     return record if written == tokens else record | {"written": written}, words, scores
+
+
+def _shown(model: Model, token: str) -> str:
+    """Return the letters of a token below the word, or the token if it has none."""
+    text = b"".join(model.texts.tokenizer.spelled([token])).decode(errors="replace").strip()
+    return token if not text or "\ufffd" in text else text
 
 
 def _read_by_token(served: Served, model: Model, text: str, values: Read) -> tuple[Row, list[WordScore]]:
@@ -97,7 +106,7 @@ def _read_by_token(served: Served, model: Model, text: str, values: Read) -> tup
         _refuse_many(_weights(served, len(words), starts, values.attention))
     predict_first = model.texts.predict_first
     settings: dict[str, Any] = {"expected": values.expected, "features": True}
-    settings |= {"predict_first": predict_first, "starts": starts}
+    settings |= {"predict_first": predict_first, "starts": starts, "word_ends": model.texts.tokenizer.word_ends}
     record = attention_record(model.model, model.vocabulary, words, looks=served.attends is not None, **settings)
     assert record.features is not None  # since features=True
     tokens, numbers = [record.words[0], *record.targets], (record.surprisal, record.entropy, record.rank)
@@ -114,11 +123,18 @@ def _read_by_token(served: Served, model: Model, text: str, values: Read) -> tup
         nothing = np.full(len(record), math.nan)  # the whole distribution of a mixture is not computed
         numbers = cached.surprisal, nothing, np.zeros(len(record), dtype=np.int64)
     rows = list(zip(*(x.tolist() for x in numbers), strict=True))
+    # the probability of a cache is not summed over tokens, so words are not corrected
+    ends = [0.0] * len(record) if record.ends is None or values.cache else record.ends.tolist()
     if not predict_first:  # an opening <eos> is only read
-        rows = [(math.nan, math.nan, 0), *rows]
+        rows, ends = [(math.nan, math.nan, 0), *rows], [math.nan, *ends]
     return content, [
-        WordScore(1, index, token, surprisal / _UNIT, entropy / _UNIT, rank or None, token not in model.vocabulary)
-        for index, (token, (surprisal, entropy, rank)) in enumerate(zip(tokens[predict_first:], rows, strict=True), 1)
+        SubwordScore(
+            *(1, index, token, surprisal / _UNIT, entropy / _UNIT, rank or None, token not in model.vocabulary),
+            end=end / _UNIT,
+        )
+        for index, (token, (surprisal, entropy, rank), end) in enumerate(
+            zip(tokens[predict_first:], rows, ends, strict=True), 1
+        )
     ]
 
 
@@ -148,10 +164,8 @@ def _read_by_word(served: Served, model: Model, text: str, values: Read) -> tupl
     return plain_content([EOS, *(score.word for score in scores)], set(), bits, [[] for _ in scores]), scores
 
 
-def _words(model: Model, text: str, scores: list[WordScore], first: int) -> list[Row]:
+def _words(model: Model, text: str, scores: Sequence[WordScore], first: int) -> list[Row]:
     """Return the written words, with their offsets in the text and the indices of their tokens in the record."""
-    sizes = [len(tokens) for line in text.split("\n") for tokens in model.texts.cut(line)]
-    places = iter(at for at, score in enumerate(scores, first) if score.word != EOS)
     return [
         {
             "text": word.word,
@@ -161,11 +175,34 @@ def _words(model: Model, text: str, scores: list[WordScore], first: int) -> list
             "entropy": word.entropy,
             "rank": word.rank,
             "unknown": word.oov or UNK in word.tokens.split(" "),
-            "tokens": [next(places) for _ in word.tokens.split(" ")],
+            "tokens": tokens,
         }
-        for word in written_scores(text, scores, sizes)
+        for word, tokens in _written(model, text, scores, first)
         if word.tokens
     ]
+
+
+def _written(
+    model: Model, text: str, scores: Sequence[WordScore], first: int
+) -> Iterator[tuple[WrittenScore, list[int]]]:
+    """Combine the scores of tokens into scores of written words; `first` is the index of the first token."""
+    if not model.texts.tokenizer.exact:
+        sizes = [len(tokens) for line in text.split("\n") for tokens in model.texts.cut(line)]
+        places = iter(at for at, score in enumerate(scores, first) if score.word != EOS)
+        for word in written_scores(text, scores, sizes):
+            yield word, [next(places) for _ in word.tokens.split(" ")]
+        return
+    start = begin = 0
+    for line in text.split("\n"):
+        end = next((at for at in range(begin, len(scores)) if scores[at].word == EOS), len(scores))
+        # in the record blank lines at the ends of a text have no <eos>
+        closing = scores[end] if end < len(scores) else SubwordScore(1, 0, EOS, math.nan, math.nan, None, False)
+        at = begin
+        for word in model.texts.written(line, [*scores[begin:end], closing]):
+            size = len(word.tokens.split(" "))
+            yield replace(word, start=word.start + start, end=word.end + start), [*range(first + at, first + at + size)]
+            at += size
+        start, begin = start + len(line) + 1, end + 1
 
 
 # --- the rows of `spanlm score` and `spanlm attend` ---
@@ -220,10 +257,16 @@ def candidates(model: Model, drawn: Drawn, count: int) -> tuple[list[Row], torch
     log_p = drawn.log_p.double().clone()
     log_p[model.vocabulary.unk_id] = -math.inf
     top = log_p.topk(min(count, len(log_p) - 1))
-    listed = zip(top.indices.tolist(), top.values.tolist(), strict=True)
-    likeliest = [{"word": model.vocabulary.word(word), "log_probability": value} for word, value in listed]
+    listed = zip(map(model.vocabulary.word, top.indices.tolist()), top.values.tolist(), strict=True)
+    likeliest = [{"word": word, **_text_of(model, [word]), "log_probability": value} for word, value in listed]
     log_p[top.indices] = -math.inf
     return likeliest, log_p
+
+
+def _text_of(model: Model, words: list[str]) -> Row:
+    """Return, for tokens below the word, the `text` of the last one; of a character, its last token has all bytes."""
+    tokenizer = model.texts.tokenizer
+    return {"text": [*tokenizer.readable(words)][-1]} if tokenizer.exact else {}
 
 
 def next_word(served: Served, values: Next) -> Row:
@@ -243,6 +286,7 @@ def generate(served: Served, values: Generate) -> Callable[[], Row | None]:
         refuse_long("prompt", len(model.tokenize(values.prompt)))
         settings = {name: getattr(values, name) for name in kinds(GenerationOptions)}
         words: Iterator[Drawn] = model.draw(values.prompt, **settings)
+        before = list[str]()
 
     def next_one() -> Row | None:
         with served.using():
@@ -251,6 +295,12 @@ def generate(served: Served, values: Generate) -> Callable[[], Row | None]:
                 return None
             id = model.vocabulary.id(drawn.word)
             likeliest, _ = candidates(model, drawn, SHOWN)
-            return {"word": drawn.word, "log_probability": float(drawn.log_p[id]), "candidates": likeliest}
+            before.append(drawn.word)
+            return {
+                "word": drawn.word,
+                **_text_of(model, before[-4:]),
+                "log_probability": float(drawn.log_p[id]),
+                "candidates": likeliest,
+            }
 
     return next_one

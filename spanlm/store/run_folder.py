@@ -1,6 +1,8 @@
 """The folder of a run.
 
 config.yaml  vocabulary.json  model.safetensors (the best by validation)  metrics.jsonl  checkpoints/
+
+tokenizer.json takes the place of vocabulary.json in a run of pieces (data.tokenizer=bpe or unigram).
 """
 
 from __future__ import annotations
@@ -26,12 +28,17 @@ from spanlm.store.checkpoints import load_last_position, read_tensors, to_bytes
 from spanlm.store.files import hold, own, regular, replace_file
 from spanlm.store.plain import finite, json_object, several
 
-CONFIG, VOCABULARY, MODEL = "config.yaml", "vocabulary.json", "model.safetensors"
+CONFIG, VOCABULARY, PIECES, MODEL = "config.yaml", "vocabulary.json", "tokenizer.json", "model.safetensors"
 METRICS, CHECKPOINTS = "metrics.jsonl", "checkpoints"
 SEED = "seed-"
 """Prefix of the folders of a family's runs."""
 
 _LOG = logging.getLogger(__name__)
+
+
+def vocabulary_file(folder: Path) -> Path:
+    """Return the file with a run's vocabulary."""
+    return pieces if (pieces := folder / PIECES).exists() else folder / VOCABULARY
 
 
 def seed_folders(folder: Path, begun: str = CONFIG) -> list[Path]:
@@ -66,7 +73,7 @@ def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
     above = list(takewhile(lambda path: not path.exists(), folder.parents))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name in (".lock", CONFIG, VOCABULARY, MODEL, METRICS, CHECKPOINTS):
+        for name in (".lock", CONFIG, VOCABULARY, PIECES, MODEL, METRICS, CHECKPOINTS):
             own(folder / name)
         lock = hold(folder / ".lock")
     except BlockingIOError:
@@ -146,7 +153,7 @@ def read_weights(folder: Path, vocabulary: str) -> Weights:
         raise LostWeights(f"{path}: damaged: {error}. {_again(folder)}") from None
     if marks.get("vocabulary") != vocabulary:
         raise InputError(
-            f"{path}: was trained with another vocabulary than {folder / VOCABULARY} "
+            f"{path}: was trained with another vocabulary than {vocabulary_file(folder)} "
             f"(SHA-256 {str(marks.get('vocabulary'))[:12]}…, not {vocabulary[:12]}…). Put its own back."
         )
     digest = weights_digest(tensors)

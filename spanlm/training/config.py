@@ -83,8 +83,9 @@ class OptimizerConfig:
 class ScheduleConfig:
     """The learning-rate schedule over epochs."""
 
-    kind: Literal["constant", "step", "plateau", "cosine"] = option(
+    kind: Literal["constant", "step", "milestones", "plateau", "cosine"] = option(
         "constant; step: divided by `factor` after every epoch once `full_epochs` epochs had the full rate; "
+        "milestones: divided by `factor` after each of the epochs in `milestones`; "
         "plateau: divided by `factor` after every epoch whose validation loss is not the best so far; cosine: falls at "
         "every step, by half a cosine over training.epochs, to `final_share` of it",
         default="constant",
@@ -100,19 +101,27 @@ class ScheduleConfig:
         limit=at_least(1),
     )
     final_share: float = option("for cosine: the last rate as a share of the first", default=0.1, limit=SHARE)
+    milestones: tuple[int, ...] | None = option(
+        "for milestones: epochs, as [300, 400]",
+        default=None,
+        limit=Limit(
+            lambda epochs: epochs and [0, *epochs] == sorted({0, *epochs}),
+            "one or more positive numbers that grow",
+        ),
+    )
     warmup: int = option(
         "first optimiser steps, over which the rate rises linearly from 0; 0: none", default=0, limit=at_least(0)
     )
 
     def __post_init__(self) -> None:
-        for name, kinds in (
-            ("factor", ("step", "plateau")),
-            ("full_epochs", ("step",)),
-            ("final_share", ("cosine",)),
-        ):
+        dividing = ("step", "milestones", "plateau")
+        of_kinds = {"factor": dividing, "full_epochs": ("step",), "milestones": ("milestones",)}
+        for name, kinds in (of_kinds | {"final_share": ("cosine",)}).items():
             if self.kind not in kinds:
                 unless = f"unless training.schedule.kind is {' or '.join(kinds)}"
                 require_defaults(self, "training.schedule", [name], unless)
+        listed = self.milestones is not None or self.kind != "milestones"
+        require_fields(self, ("milestones", listed, "a list of epochs with training.schedule.kind=milestones"))
 
     def cosine(self, done: float) -> float:
         """Return the share of the rate when this share of the training is done."""

@@ -240,9 +240,10 @@ def restore_optimizer(optimizer: Optimizer, model: nn.Module, state: dict[str, T
 def next_rate(config: ScheduleConfig, rate: float, epochs_done: int, improved: bool) -> float:
     """Return the learning rate of the epoch after `epochs_done` epochs.
 
-    step: rate_e = rate_0 / factor^max(0, e + 1 − full_epochs) for e = 0, 1, …; plateau: divided unless the last
-    epoch gave the best validation loss so far. The rates of cosine do not follow from each other
-    (`ScheduleConfig.cosine`).
+    step: rate_e = rate_0 / factor^max(0, e + 1 − full_epochs) for e = 0, 1, …; milestones: divided after each of these
+    epochs; plateau: divided unless the last epoch gave the best validation loss so far. The rates of cosine do not
+    follow from each other (`ScheduleConfig.cosine`).
     """
-    falls = {"step": epochs_done >= config.full_epochs, "plateau": not improved}
+    reached = epochs_done in (config.milestones or ())
+    falls = {"step": epochs_done >= config.full_epochs, "milestones": reached, "plateau": not improved}
     return rate / config.factor if falls.get(config.kind) else rate

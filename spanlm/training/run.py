@@ -22,10 +22,12 @@ from spanlm.store.run_folder import (
     CONFIG,
     METRICS,
     MODEL,
+    PIECES,
     VOCABULARY,
     locked,
     model_digest,
     refuse_family,
+    vocabulary_file,
 )
 from spanlm.training.config import TrainingConfig
 from spanlm.training.distributed import ALONE, Ranks
@@ -155,9 +157,9 @@ def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> Run
         old = RunConfig.load(folder / CONFIG, whole=True)
         refuse_changes(old, config, folder)
         data = replace(old.data, dir=data.dir, download=data.download)
-    if (folder / VOCABULARY).exists() and Vocabulary.load(folder / VOCABULARY).hash != corpus.vocabulary.hash:
+    if (words := vocabulary_file(folder)).exists() and Vocabulary.load(words).hash != corpus.vocabulary.hash:
         raise InputError(
-            f"{folder / VOCABULARY}: is not the vocabulary of {config.data.corpus} as it is now. "
+            f"{words}: is not the vocabulary of {config.data.corpus} as it is now. "
             "Put the text back, or start with another folder."
         )
     if MODEL in existing and not holds_checkpoints(folder / CHECKPOINTS):
@@ -180,8 +182,8 @@ def _text_of(data: DataConfig) -> dict[str, Any]:
 def _write_config(config: RunConfig, corpus: Corpus, folder: Path) -> None:
     try:
         save_config(folder / CONFIG, config.to_yaml())
-        if not (folder / VOCABULARY).exists():
-            corpus.vocabulary.save(folder / VOCABULARY)
+        if not vocabulary_file(folder).exists():
+            corpus.vocabulary.save(folder / (PIECES if corpus.vocabulary.pieces else VOCABULARY))
     except OSError as error:
         raise RunError(
             f"{folder}: cannot be written: {error.strerror}. Make room, or choose another folder."

@@ -20,7 +20,7 @@ from spanlm.models.counting import count_configured
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.language_model import LanguageModel
 from spanlm.store.machine import memory, pick_device
-from spanlm.store.run_folder import CONFIG, VOCABULARY, copy_weights, read_weights
+from spanlm.store.run_folder import CONFIG, copy_weights, read_weights, vocabulary_file
 
 Group = TypeVar("Group", bound=Any)
 
@@ -208,7 +208,7 @@ def warm_start(model: nn.Module, folder: Path, vocabulary: Vocabulary) -> WarmSt
     field = f"training.start_from={folder}"
     if not (folder / CONFIG).is_file():
         raise InputError(f"{field}: is not the folder of a run. Name one that `spanlm train --out` has made.")
-    if Vocabulary.load(folder / VOCABULARY).hash != vocabulary.hash:
+    if Vocabulary.load(vocabulary_file(folder)).hash != vocabulary.hash:
         raise InputError(
             f"{field}: its vocabulary is not that of the training text. Train it on the same text, with the "
             "same fields of data."

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from spanlm.data.pieces import lines_as_pieces
+from spanlm.data.tokenizer import Words
 from spanlm.models.language_model import ModelConfig
 from spanlm.runs.texts import text_to_attend
 from spanlm.scoring.attention import AttentionRecord, attention_record
@@ -26,7 +27,7 @@ SOME = list({config.values[0].memory.kind: config for config in ATTENDING}.value
 
 
 def recorded(config: ModelConfig, lines: list[str], state: Context, predict_first: bool) -> AttentionRecord:
-    words, starts = text_to_attend(lines_as_pieces(lines, "whitespace"), state)
+    words, starts = text_to_attend(lines_as_pieces(lines, Words("whitespace")), state)
     return attention_record(language_model(config), VOCABULARY, words, starts=starts, predict_first=predict_first)
 
 
@@ -45,7 +46,7 @@ def recorded(config: ModelConfig, lines: list[str], state: Context, predict_firs
 )
 def test_surprisals_are_those_of_the_scores(config: ModelConfig, state: Context, predict_first: bool) -> None:
     record = recorded(config, LINES, state, predict_first)
-    options, pieces = ScoreOptions(state=state, base=math.e, eos=True), lines_as_pieces(LINES, "whitespace")
+    options, pieces = ScoreOptions(state=state, base=math.e, eos=True), lines_as_pieces(LINES, Words("whitespace"))
     rows = list(score_words(language_model(config), VOCABULARY, pieces, options, predict_first=predict_first))
     rows = rows[not predict_first :]  # the first word is read
     assert record.targets == [row.word for row in rows]

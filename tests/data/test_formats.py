@@ -15,6 +15,7 @@ from spanlm.data.corpora import load_corpus
 from spanlm.data.formats import refuse_other_formats
 from spanlm.data.pieces import in_lines, text_as_pieces
 from spanlm.data.text import Text, fingerprint, pieces
+from spanlm.data.tokenizer import Words
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
 from tests.data.limited import endless
@@ -118,7 +119,7 @@ def test_no_encoding_is_named_that_is_not_known(tmp_path: Path, data: bytes) -> 
 
 
 def _lines(path: Path) -> Iterable[Any]:
-    return in_lines(text_as_pieces(Text(path), "words"), "sentences", Vocabulary(("<eos>", "<unk>", *".?!\"')")))
+    return in_lines(text_as_pieces(Text(path), Words("words")), "sentences", Vocabulary(("<eos>", "<unk>", *".?!\"')")))
 
 
 HOSTILE: dict[str, Callable[[Path], Iterable[Any]]] = {

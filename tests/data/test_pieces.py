@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from spanlm.data import pieces as text_pieces
 from spanlm.data import text as data_text
-from spanlm.data.config import Tokenizer
+from spanlm.data.config import WordRule
 from spanlm.data.pieces import Piece, in_lines, lines_as_pieces, text_as_pieces
 from spanlm.data.text import Text
-from spanlm.data.tokenizer import tokenize
+from spanlm.data.tokenizer import Words, tokenize
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 
@@ -49,7 +49,7 @@ def whole(pieces: list[Piece]) -> list[list[str]]:
 def test_files(content: bytes, lines: list[list[str]], tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     path.write_bytes(content)
-    assert whole(list(text_as_pieces(Text(path), "whitespace"))) == lines
+    assert whole(list(text_as_pieces(Text(path), Words("whitespace")))) == lines
 
 
 WORDS = st.text(st.sampled_from("ab猫é.'-é<"), min_size=1, max_size=6)
@@ -63,7 +63,7 @@ WORDS = st.text(st.sampled_from("ab猫é.'-é<"), min_size=1, max_size=6)
     tokenizer=st.sampled_from(["whitespace", "words"]),
 )
 def test_a_file_in_any_chunks_is_its_lines(
-    lines: list[list[str]], limit: int, chunk: int, tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory
+    lines: list[list[str]], limit: int, chunk: int, tokenizer: WordRule, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "chunks.txt"
     texts = [" ".join(line) for line in lines]
@@ -71,8 +71,8 @@ def test_a_file_in_any_chunks_is_its_lines(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(data_text, "CHUNK_BYTES", chunk)
         patch.setattr(text_pieces, "WORDS", limit)
-        read = list(text_as_pieces(Text(path), tokenizer))
-        held = list(lines_as_pieces(texts, tokenizer))
+        read = list(text_as_pieces(Text(path), Words(tokenizer)))
+        held = list(lines_as_pieces(texts, Words(tokenizer)))
     assert read == held
     assert whole(read) == [tokenize(line, tokenizer) for line in texts]
     assert all(1 <= len(piece.words) <= limit or (piece.opens and piece.closes) for piece in read)
@@ -80,9 +80,9 @@ def test_a_file_in_any_chunks_is_its_lines(
 
 def test_lines_in_memory_keep_the_same_rules() -> None:
     with pytest.raises(InputError, match="<eos> is reserved"):
-        list(lines_as_pieces(["the <eos> cat"], "whitespace"))
+        list(lines_as_pieces(["the <eos> cat"], Words("whitespace")))
     # lines of an open file bring their ends along
-    assert whole(list(lines_as_pieces(["the cat\n", "sat\r\n"], "whitespace"))) == [["the", "cat"], ["sat"]]
+    assert whole(list(lines_as_pieces(["the cat\n", "sat\r\n"], Words("whitespace")))) == [["the", "cat"], ["sat"]]
 
 
 VOCABULARY = Vocabulary((EOS, UNK, "He", "he", ".", "!", ")", '"'))
@@ -97,10 +97,10 @@ def test_sentences_hold_the_words_of_their_lines_however_a_line_comes_in(
     texts = [" ".join(line) for line in lines]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_pieces, "WORDS", limit)
-        pieces = list(lines_as_pieces(texts, "whitespace"))
+        pieces = list(lines_as_pieces(texts, Words("whitespace")))
         patch.setattr(text_pieces, "WORDS", longer)
         found = list(in_lines(pieces, "sentences", VOCABULARY))
-        whole_lines = list(in_lines(lines_as_pieces(texts, "whitespace"), "sentences", VOCABULARY))
+        whole_lines = list(in_lines(lines_as_pieces(texts, Words("whitespace")), "sentences", VOCABULARY))
     assert found == whole_lines, "where a long line was cut before changes nothing"
     opens = True
     for piece in found:
@@ -116,7 +116,7 @@ def test_sentences_hold_the_words_of_their_lines_however_a_line_comes_in(
 
 
 def test_sentences_of_a_line() -> None:
-    pieces = list(in_lines(lines_as_pieces(["He . He he !", "", "he"], "whitespace"), "sentences", VOCABULARY))
+    pieces = list(in_lines(lines_as_pieces(["He . He he !", "", "he"], Words("whitespace")), "sentences", VOCABULARY))
     assert pieces == [
         Piece(1, 1, ["He", "."], opens=True, closes=True),
         Piece(1, 3, ["He", "he", "!"], opens=True, closes=True),

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spanlm.data.config import Documents, Tokenizer
+from spanlm.data.config import Documents, WordRule
 from spanlm.data.text import Text, fingerprint
 from spanlm.data.token_files import TokenFile, count_words, token_file
-from spanlm.data.tokenizer import tokenize
+from spanlm.data.tokenizer import Words, tokenize
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 from tests.cases import rest_slow
@@ -31,18 +31,18 @@ WORDS = st.sampled_from(["a", "b", "ab", "É", "é", "漢", "=", ",", ".", "\u20
 
 
 def encode(
-    path: Path, vocabulary: Vocabulary, tokenizer: Tokenizer = "whitespace", documents: Documents = "none"
+    path: Path, vocabulary: Vocabulary, tokenizer: WordRule = "whitespace", documents: Documents = "none"
 ) -> tuple[TokenFile, int]:
     text = Text(path, as_text=True)
-    return token_file(text, fingerprint(text), vocabulary, tokenizer, documents)[:2]
+    return token_file(text, fingerprint(text), vocabulary, Words(tokenizer, vocabulary), documents)[:2]
 
 
-def count(path: Path, tokenizer: Tokenizer = "whitespace", documents: Documents = "none") -> dict[str, int]:
+def count(path: Path, tokenizer: WordRule = "whitespace", documents: Documents = "none") -> dict[str, int]:
     text = Text(path, as_text=True)
     return count_words(text, fingerprint(text), tokenizer, documents)
 
 
-def build(path: Path, tokenizer: Tokenizer = "whitespace", documents: Documents = "none") -> Vocabulary:
+def build(path: Path, tokenizer: WordRule = "whitespace", documents: Documents = "none") -> Vocabulary:
     return Vocabulary.from_counts(count(path, tokenizer, documents))
 
 
@@ -59,10 +59,10 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("documents", rest_slow(get_args(Documents), always=2))
 @settings(max_examples=20)
-@given(tokenizer=st.sampled_from(get_args(Tokenizer)), text=TEXTS, place=PLACES, known=st.sets(WORDS))
+@given(tokenizer=st.sampled_from(get_args(WordRule)), text=TEXTS, place=PLACES, known=st.sets(WORDS))
 def test_words_ids_and_documents_are_those_of_a_plain_loop_wherever_the_text_is_cut(
     tmp_path_factory: pytest.TempPathFactory,
-    tokenizer: Tokenizer,
+    tokenizer: WordRule,
     documents: Documents,
     text: str,
     place: int | None,
@@ -99,7 +99,7 @@ def test_a_second_load_reads_the_cache_and_not_the_text(path: Path, cache: Path)
     # the cached files go by the hash alone: the text itself is not there any more
     print_, gone = fingerprint(Text(path)), Text(path.with_name("gone.txt"))
     assert Vocabulary.from_counts(count_words(gone, print_, "whitespace")) == vocabulary
-    second = token_file(gone, print_, vocabulary, "whitespace", "blank-line")
+    second = token_file(gone, print_, vocabulary, Words("whitespace", vocabulary), "blank-line")
     assert second[0].ids.tolist() == first[0].ids.tolist()
     assert second[0].documents.tolist() == first[0].documents.tolist() == [0, 4]
     assert second[1] == first[1]

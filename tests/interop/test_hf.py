@@ -20,14 +20,16 @@ from torch.nn.functional import pad
 from torch.testing import assert_close
 
 import spanlm
-from spanlm.config import flat
-from spanlm.data.config import Tokenizer as Rule
+from spanlm.config import RunConfig, flat
+from spanlm.data.config import WordRule as Rule
 from spanlm.data.tokenizer import OTHER_SPACE, UNSEEN, tokenize, written_words
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, installation
 from spanlm.models.counting import count_parameters
 from spanlm.models.interfaces import LMState, Readout
 from tests.cases import rest_slow
+from tests.data.test_subwords import LINES as SUBWORD_LINES
+from tests.data.test_subwords import TOKENIZERS
 from tests.goldens.small import command, shrunk
 from tests.interop.equalities import BOUND, cut, farthest, padded, same_beams
 
@@ -266,6 +268,38 @@ def test_words_are_cut_as_in_training(rule: Rule, lines: list[str]) -> None:
     words = list(dict.fromkeys([EOS, UNK, *expected]))
     tokenizer = hf.tokenizer_of(Vocabulary(tuple(words)), rule)
     assert tokenizer.convert_ids_to_tokens(tokenizer("\n".join(lines)).input_ids) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["characters", "bytes", "bpe", "unigram"])
+@settings(max_examples=100)
+@given(lines=st.lists(SUBWORD_LINES.filter(lambda line: EOS not in line), min_size=1, max_size=3))
+def test_tokens_below_the_word_have_their_ids(kind: Any, lines: list[str]) -> None:
+    tokenizer = TOKENIZERS[kind]
+    vocabulary = tokenizer._vocabulary
+    fast = hf.tokenizer_of(vocabulary, kind)
+    text = "\n".join(lines)
+    assert fast(text).input_ids == tokenizer.encode(text.encode()).tolist()
+    assert fast.decode(fast(text).input_ids).replace(EOS, "\n") == text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["characters", "bytes", "bpe", "unigram"])
+def test_an_exported_run_below_the_word_has_its_words_as_a_yardstick(
+    kind: Any, tiny_config: RunConfig, tmp_path: Path
+) -> None:
+    size = 300 if kind in ("bpe", "unigram") else None
+    data = replace(tiny_config.data, tokenizer=kind, vocabulary_size=size)
+    config = replace(tiny_config, data=data, training=replace(tiny_config.training, epochs=1))
+    spanlm.train(config, spanlm.load_corpus(config.data), tmp_path / "run")
+    model = spanlm.load(tmp_path / "run", "cpu")
+    hf.export(model, tmp_path / "hf")
+    yardstick = spanlm.load(f"hf:{tmp_path / 'hf'}", "cpu")
+    lines = [line for line in model.corpus(split="test").written_lines("test") if line]
+    for ours, theirs in zip(model.score_items(lines, eos=True), yardstick.score_items(lines, eos=True), strict=True):
+        assert [word.surprisal for word in theirs] == pytest.approx([word.surprisal for word in ours], abs=1e-4)
+    fast = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    assert [fast(line).input_ids for line in lines] == [model.vocabulary.encode(model.tokenize(line)) for line in lines]
 
 
 @pytest.mark.slow

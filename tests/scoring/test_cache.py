@@ -15,6 +15,7 @@ from torch import Tensor
 
 from spanlm.data.batching import Segment
 from spanlm.data.pieces import lines_as_pieces
+from spanlm.data.tokenizer import Words
 from spanlm.models.ensemble import Ensemble
 from spanlm.models.interfaces import NextWordModel, Readout
 from spanlm.models.language_model import LanguageModel
@@ -190,7 +191,9 @@ def test_no_size_of_likeness_is_no_number(theta: float, scale: float) -> None:
 @pytest.mark.parametrize("window", [3, TARGETS])
 def test_words_of_one_text_are_those_of_the_equation(context: Context, window: int) -> None:
     model, cache = small_model(), replace(USUAL, window=window)
-    text, starts = text_to_attend(lines_as_pieces([" ".join(line) for line in reference.TEXT], "whitespace"), context)
+    text, starts = text_to_attend(
+        lines_as_pieces([" ".join(line) for line in reference.TEXT], Words("whitespace")), context
+    )
     record = attention_record(model, reference.VOCABULARY, text, starts=starts, features=True)
     ids = reference.VOCABULARY.encode(record.targets)
     assert record.features is not None

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from spanlm.data.cbt import Defect, Question
-from spanlm.data.config import Tokenizer
-from spanlm.data.tokenizer import tokenize
+from spanlm.data.config import WordRule
+from spanlm.data.tokenizer import Words, tokenize
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError
 from spanlm.models.language_model import LanguageModel, ModelConfig
@@ -50,7 +50,7 @@ def loop(
     model: LanguageModel,
     q: Question,
     context: ClozeContext,
-    tokenizer: Tokenizer = "whitespace",
+    tokenizer: WordRule = "whitespace",
     predict_first: bool = True,
 ) -> tuple[list[float], list[float]]:
     """Both scores of each candidate: one candidate at a time, all its text in one go, from an empty state."""
@@ -79,7 +79,7 @@ def rank(
     questions: Sequence[Question | Defect] = QUESTIONS, model: LanguageModel = MODEL, **options: Any
 ) -> list[RankedQuestion | Defect]:
     how: dict[str, Any] = {
-        "tokenizer": options.pop("tokenizer", "whitespace"),
+        "tokenizer": Words(options.pop("tokenizer", "whitespace")),
         "predict_first": options.pop("predict_first", True),
     }
     return list(rank_questions(model, VOCABULARY, questions=questions, options=ClozeOptions(**options), **how))
@@ -92,7 +92,7 @@ def ranks(questions: Sequence[Question | Defect], model: LanguageModel = MODEL, 
 
 
 def assert_loop(
-    found: Sequence[RankedQuestion], model: LanguageModel = MODEL, tokenizer: Tokenizer = "whitespace"
+    found: Sequence[RankedQuestion], model: LanguageModel = MODEL, tokenizer: WordRule = "whitespace"
 ) -> None:
     for ranked in found:
         whole, place = loop(model, ranked.question, ranked.context, tokenizer)
@@ -174,7 +174,7 @@ def test_questions_are_ranked_before_the_last_is_read() -> None:
             read += 1
             yield question()
 
-    found = rank_questions(MODEL, VOCABULARY, "whitespace", endless(), ClozeOptions(batch_size=2))
+    found = rank_questions(MODEL, VOCABULARY, Words("whitespace"), endless(), ClozeOptions(batch_size=2))
     assert read == 0
     next(found)
     assert read == 2 * BATCHES

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spanlm.data import pieces as text_pieces
-from spanlm.data.config import Tokenizer
+from spanlm.data.config import WordRule
 from spanlm.data.pieces import in_lines, lines_as_pieces
-from spanlm.data.tokenizer import into_sentences, tokenize, written_words
+from spanlm.data.tokenizer import Words, into_sentences, tokenize, written_words
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 from spanlm.models.encoders import LSTMConfig, RNNConfig
@@ -42,7 +42,7 @@ VOCABULARY = reference.VOCABULARY
 
 def score(lines: Iterable[str], model: LanguageModel = MODEL, **options: Any) -> list[WordScore]:
     predict_first = options.pop("predict_first", True)
-    pieces = lines_as_pieces(lines, "whitespace")
+    pieces = lines_as_pieces(lines, Words("whitespace"))
     return list(score_words(model, VOCABULARY, pieces, ScoreOptions(**options), predict_first=predict_first))
 
 
@@ -165,7 +165,7 @@ def test_rows_come_before_the_text_ends(state: Context, monkeypatch: pytest.Monk
             read += 1
             yield "the cat sat" if read % 3 else ""
 
-    rows = score_words(MODEL, VOCABULARY, lines_as_pieces(endless(), "whitespace"), ScoreOptions(state=state))
+    rows = score_words(MODEL, VOCABULARY, lines_as_pieces(endless(), Words("whitespace")), ScoreOptions(state=state))
     assert read == 0, "nothing is read before a row is asked for"
     seen = [next(rows) for _ in range(100)]
     assert seen[-1].sentence >= 50
@@ -193,7 +193,9 @@ def test_entropy_of_many_words_is_summed_in_float64() -> None:
         log_p, _ = model.log_probs(torch.arange(8).unsqueeze(1), model.init_state(1))
     exact = [-sum(math.exp(x) * x for x in row) for row in log_p[:, 0].tolist()]
     text = " ".join(many.words[1:8])
-    rows = list(score_words(model, many, lines_as_pieces([text], "whitespace"), ScoreOptions(base=math.e, eos=True)))
+    rows = list(
+        score_words(model, many, lines_as_pieces([text], Words("whitespace")), ScoreOptions(base=math.e, eos=True))
+    )
     assert [row.entropy for row in rows] == pytest.approx(exact, rel=1e-8)
 
 
@@ -228,7 +230,7 @@ def sentence_rows(lines: list[list[str]], state: Context) -> list[reference.Row]
 
 
 def score_sentences(lines: Iterable[str], **options: Any) -> list[WordScore]:
-    pieces = in_lines(lines_as_pieces(lines, "whitespace"), "sentences", VOCABULARY)
+    pieces = in_lines(lines_as_pieces(lines, Words("whitespace")), "sentences", VOCABULARY)
     return list(score_words(MODEL, VOCABULARY, pieces, ScoreOptions(**options)))
 
 
@@ -256,7 +258,7 @@ def stub(tokens: Iterable[str]) -> list[WordScore]:
 
 @given(text=WRITTEN, tokenizer=st.sampled_from(["whitespace", "words", "straight-words"]), data=st.data())
 def test_words_as_written_have_their_place_and_the_sum_of_their_tokens(
-    text: str, tokenizer: Tokenizer, data: st.DataObject
+    text: str, tokenizer: WordRule, data: st.DataObject
 ) -> None:
     """Wherever sentences end: between words, within one or not at all."""
     tokens = [
@@ -300,7 +302,7 @@ def test_looks_are_those_that_attend_records(
     memory: str, lines: list[list[str]], state: Context, sizes: tuple[int, ...]
 ) -> None:
     model = reference.small_model(memory)
-    words, starts = text_to_attend(lines_as_pieces(joined(lines), "whitespace"), state)
+    words, starts = text_to_attend(lines_as_pieces(joined(lines), Words("whitespace")), state)
     record = attention_record(model, VOCABULARY, words, starts=starts)
     with sized(sizes):
         rows = score(joined(lines), model, state=state, eos=True, looks=True, base=math.e)[: len(record)]

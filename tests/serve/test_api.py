@@ -406,3 +406,22 @@ def test_what_is_remembered_holds_the_bytes_that_are_counted(tiny_run: Path, lst
         for readout, state, size in memo._values.values():
             kept = [*state.flat().values(), readout.features]
             assert all(x.untyped_storage().nbytes() == x.nbytes for x in kept) and sum(x.nbytes for x in kept) <= size
+
+
+def test_a_run_of_bytes_is_read_by_word_and_written_as_text(bytes_run: Path) -> None:
+    runs = Runs()
+    runs.add(str(bytes_run), "cpu")
+    client, model = TestClient(make_app(runs, Work(1, 8)), base_url="http://127.0.0.1:8000"), spanlm.load(bytes_run)
+    text = " the naïve  cat \n\n猫 sat"
+    (item,) = client.post("/api/read", json={"run": "1", "text": text, "state": "line"}).json()["items"]
+    scores = [word for words in model.score_items(text.split("\n")) for word in words]
+    assert (
+        [word["text"] for word in item["words"]] == text.split() == [text[w["start"] : w["end"]] for w in item["words"]]
+    )
+    assert [word["surprisal"] for word in item["words"]] == pytest.approx([word.surprisal for word in scores], abs=1e-5)
+    tokens = item["record"]["tokens"]
+    assert [[tokens[at] for at in word["tokens"]] for word in item["words"]] == [w.tokens.split(" ") for w in scores]
+    events = _words(client, run="1", prompt="naïv", length=9, seed=3)
+    words = model.generate("naïv", length=9, seed=3)
+    assert [event["word"] for event in events] == words
+    assert [event["text"] for event in events] == list(model.texts.tokenizer.readable(words))

@@ -48,6 +48,7 @@ def test_patience_and_more_of_it(corpus: Corpus, room: Path) -> None:
     rest_slow(
         [
             (ScheduleConfig(kind="step", full_epochs=2), [0.5, 0.5, 0.25, 0.125, 2**-4, 2**-5, 2**-6]),
+            (ScheduleConfig(kind="milestones", milestones=(2, 4), factor=4.0), [0.5, 0.5, *[0.125] * 2, *[2**-5] * 3]),
             (ScheduleConfig(kind="plateau"), [0.5, 0.5, 0.5, 0.25, 0.125, 0.125, 2**-4]),
             (ScheduleConfig(), [0.5] * 7),
         ]

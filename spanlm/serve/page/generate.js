@@ -16,7 +16,8 @@ app.panes.generate = (() => {
   const tokenText = (word) => (word === "<eos>" ? "¶" : word);
   const given = () => app.text.replace(/[^\S\n]+$/, ""); // a line end begins a new line
   const context = (count = words.length) => words.slice(0, count).reduce(
-    (text, { word }) => (word === "<eos>" ? `${text}\n` : text === "" || text.endsWith("\n") ? text + word : `${text} ${word}`), given());
+    // tokens below the word bring their own spaces
+    (text, { word, text: own }) => (own !== undefined ? text + own : word === "<eos>" ? `${text}\n` : text === "" || text.endsWith("\n") ? text + word : `${text} ${word}`), given());
   // an address may name what no slider has: the nearest stop stands for it
   const stopNear = (value, least, most, otherwise) => (
     value === "" || Number.isNaN(Number(value)) ? otherwise : Math.round(20 * Math.min(Math.max(Number(value), least), most)) / 20);
@@ -89,10 +90,11 @@ app.panes.generate = (() => {
     const start = make("span", "given", given() || "¶");
     const line = make("p", "", start);
     line.dir = "auto";
-    words.forEach(({ word }, i) => {
-      const one = button(tokenText(word), () => explain(i), `bare made${i === asked ? " target" : ""}`);
+    words.forEach(({ word, text }, i) => {
+      const one = button(tokenText(text?.trim() || word), () => explain(i), `bare made${i === asked ? " target" : ""}`);
       one.title = "why this word?";
-      if (!hugsLeft(word) && !hugsRight(words[i - 1]?.word ?? "")) line.append(" ");
+      const spaced = text === undefined ? !hugsLeft(word) && !hugsRight(words[i - 1]?.word ?? "") : /^\s/.test(text);
+      if (spaced) line.append(" ");
       line.append(one);
       if (word === "<eos>") line.append(make("br"));
     });
