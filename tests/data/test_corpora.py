@@ -120,7 +120,7 @@ def test_a_split_may_have_several_files_as_in_babylm(tmp_path: Path, flat: bool)
     assert corpus.notes == [
         "train is bnc_spoken.train + childes.train, valid is bnc_spoken.dev + childes.dev, test is childes.test"
     ]
-    assert corpus.written("train") == (5, 15)
+    assert corpus.written("train") == (5, 15, 15)
     assert load(tmp_path).splits["train"].documents.tolist() == [0]
     before = corpus.texts
     write(tmp_path, {("" if flat else "train_10M/") + "bnc_spoken.train": "c <unk>\n"})
