@@ -206,7 +206,8 @@ class Texts:
             data = of_its_own_documents(data) if resets else data
         if reader is not None:
             cut = reader.data
-            data = replace(data, tokenizer=cut.effective_tokenizer, lines=cut.lines, marks=cut.marks)
+            same = ("lines", "marks", "vocabulary_size", "pieces")
+            data = replace(data, tokenizer=cut.effective_tokenizer, **{name: getattr(cut, name) for name in same})
         vocabulary = self.vocabulary if reader is None else reader.vocabulary
         if data_dir is not None:
             data = replace(data, dir=data_dir)
