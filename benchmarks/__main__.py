@@ -29,10 +29,10 @@ from benchmarks.lstm import (
 )
 from benchmarks.mixture import MOS_PTB, mixture_group
 from benchmarks.race import matrix_gflops, race
+from benchmarks.setting import raced
 from spanlm.cli.parser import keep_freed_memory
 from spanlm.store.machine import pick_device
 from spanlm.store.provenance import provenance
-from spanlm.training.bench import precisions
 
 GROUPS = {
     "textbook": (LSTM_650, textbook_group),
@@ -72,7 +72,7 @@ def measure(names: list[str], device_name: str, rounds: int) -> dict[str, Any]:
     device = pick_device(device_name, "--device")
     started = provenance(device)
     started["command"] = started["command"].replace("spanlm", "python -m benchmarks", 1)
-    ceiling = {precision: matrix_gflops(device, precision) for precision in precisions(device)}
+    ceiling = {precision: matrix_gflops(device, precision) for precision in raced(device)}
     print(", ".join(f"{name} {value}" for name, value in started.items() if name != "command"))
     print("matrix product: " + ", ".join(f"{name} {value:,.0f} GFLOP/s" for name, value in ceiling.items()))
     groups = {}

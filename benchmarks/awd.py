@@ -18,10 +18,9 @@ from torch.nn import functional
 
 from benchmarks.lstm import beside_port
 from benchmarks.race import Aim, Contender
-from benchmarks.setting import Plain, Size, States, of_preset, own_trainer, plain_step, training_flops
+from benchmarks.setting import Plain, Size, States, of_preset, own_trainer, plain_step, raced, training_flops
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.models.memories import NoMemoryConfig, SpanBufferConfig
-from spanlm.training.bench import precisions
 
 ACTIVATION_PENALTY, TEMPORAL_PENALTY = 2.0, 1.0
 AWD_PTB = of_preset("merity2018/awd-ptb", "AWD-LSTM PTB size tied", batch_size=20, length=70)
@@ -91,17 +90,17 @@ class PortedAWD(Plain):
 def awd_group(size: Size, device: torch.device) -> Iterator[Contender]:
     """The AWD-LSTM's training step against the port's: the same noise, the same penalties."""
     flops, targets = training_flops(size), {"fp32": 1.0, "bf16": 1.5}
-    for precision in precisions(device):
+    for precision in raced(device):
         step = plain_step(PortedAWD(size), size, precision, device)
         yield Contender(f"port, training {precision}", precision, step, flops)
-    for precision in precisions(device):
+    for precision in raced(device):
         yield beside_port("port", precision, awd_trainer(size, precision, device), flops, targets[precision])
 
 
 def span_buffer_group(size: Size, device: torch.device) -> Iterator[Contender]:
     """The model with its span buffer against the same model without."""
     plain = without_buffer(size)
-    for precision in precisions(device):
+    for precision in raced(device):
         reference = f"no buffer, training {precision}"
         yield Contender(reference, precision, awd_trainer(plain, precision, device).step, training_flops(plain))
         step = awd_trainer(size, precision, device).step

@@ -18,7 +18,7 @@ import torch
 
 from benchmarks.awd import AWD_PTB
 from benchmarks.race import Aim, Contender
-from benchmarks.setting import VOCABULARY, Size, Step, random_segments, training_flops
+from benchmarks.setting import VOCABULARY, Size, Step, raced, random_segments, training_flops
 from spanlm.cli.parser import keep_freed_memory
 from spanlm.data.batching import Segment
 from spanlm.models.encoders import AWDLSTMConfig, awd_lstm
@@ -31,7 +31,7 @@ from spanlm.scoring.dynamic.update import adapting
 from spanlm.scoring.options import LENGTH, DynamicConfig
 from spanlm.scoring.stream import Scored
 from spanlm.scoring.tally import tally
-from spanlm.training.bench import precisions, timed
+from spanlm.training.bench import timed
 
 ADAPTING_AWD = replace(AWD_PTB, name="dynamic evaluation, AWD-LSTM PTB size tied", batch_size=1, length=10 * LENGTH)
 ADAPTING_SMALL = replace(
@@ -45,7 +45,7 @@ ADAPTING_SMALL = replace(
 def dynamic_group(size: Size, device: torch.device) -> Iterator[Contender]:
     """Dynamic evaluation of a text against the passes that it needs, segment by segment."""
     flops = training_flops(size)
-    for precision in precisions(device):
+    for precision in raced(device):
         passes, adapted = (LanguageModel(size.model, size.vocabulary_size).to(device).eval() for _ in range(2))
         reference = f"its forward and backward passes, {precision}"
         yield Contender(reference, precision, passes_step(passes, precision), flops)
@@ -90,7 +90,7 @@ def kernel_or_loop(rounds: int = 8) -> dict[Precision, dict[str, dict[str, float
     """Return milliseconds of a segment by precision, by what reads the layers, by what is done."""
     cpu, (text,) = torch.device("cpu"), random_segments(ADAPTING_AWD, 1)
     found: dict[Precision, dict[str, dict[str, float]]] = {}
-    for precision in precisions(cpu):
+    for precision in raced(cpu):
         for name, chosen in (("kernel", lambda units, x: False), ("loop", loop_is_faster)):
             for what, make in (("passes", passes_step), ("dynamic evaluation", dynamic_step)):
                 step = make(LanguageModel(ADAPTING_AWD.model, ADAPTING_AWD.vocabulary_size).eval(), precision)

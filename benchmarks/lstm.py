@@ -21,6 +21,7 @@ from benchmarks.setting import (
     of_preset,
     own_trainer,
     plain_step,
+    raced,
     random_segments,
     training_flops,
 )
@@ -36,7 +37,6 @@ from spanlm.scoring.options import CacheConfig
 from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.stream import log_p, read
 from spanlm.scoring.tally import tallies, tally
-from spanlm.training.bench import precisions
 from spanlm.training.trainer import Trainer
 
 LSTM_650 = Size(
@@ -108,10 +108,10 @@ class Textbook(Plain):
 def textbook_group(size: Size, device: torch.device) -> Iterator[Contender]:
     """The textbook's training step against the library's, then the library's evaluation."""
     flops, targets = training_flops(size), {"fp32": 1.0, "bf16": 1.8}
-    for precision in precisions(device):
+    for precision in raced(device):
         step = plain_step(Textbook(size), size, precision, device)
         yield Contender(f"textbook, training {precision}", precision, step, flops)
-    for precision in precisions(device):
+    for precision in raced(device):
         trainer = own_trainer(size, precision, device)
         yield beside_port("textbook", precision, trainer, flops, targets[precision])
         yield _evaluation(trainer, precision, flops)
@@ -172,7 +172,7 @@ class SplitOnly(Memory):
 def memory_group(size: Size, device: torch.device) -> Iterator[Contender]:
     """The model with its memory against the same encoder and softmax without."""
     flops = training_flops(size)
-    for precision in precisions(device):
+    for precision in raced(device):
         reference = f"same encoder and softmax, no memory, training {precision}"
         plain = own_trainer(size, precision, device)
         plain.model.memory = SplitOnly(plain.model.memory.readout_size)
@@ -190,7 +190,7 @@ def attentive_group(size: Size, device: torch.device) -> Iterator[Contender]:
         ("attentive, single", AttentiveConfig(score="single"), 0.91),
         ("attentive, combined", AttentiveConfig(score="combined"), 0.80),
     ]
-    for precision in precisions(device):
+    for precision in raced(device):
         for name, memory, target in memories:
             chosen = replace(size, model=replace(size.model, memory=memory))
             step = _on_sentences(own_trainer(chosen, precision, device, kind="sentences"))
@@ -205,7 +205,7 @@ def _on_sentences(trainer: Trainer) -> Step:
 def cache_group(size: Size, device: torch.device) -> Iterator[Contender]:
     """The evaluation with a neural cache that is full against the one without."""
     flops, lookup = training_flops(size) / 3, 2.0 * size.model.encoder.output_size * CACHE.window
-    for precision in precisions(device):
+    for precision in raced(device):
         model = own_trainer(size, precision, device).model
         reference, target = f"spanlm, evaluation {precision}", 1 / 1.3 if precision == "fp32" else None
         yield Contender(reference, precision, stream_step(model, precision), flops)

@@ -13,12 +13,11 @@ from torch.nn.functional import linear, nll_loss
 
 from benchmarks.awd import PortedAWD, awd_trainer, locked
 from benchmarks.race import Aim, Contender
-from benchmarks.setting import Size, of_preset, plain_step, training_flops
+from benchmarks.setting import Size, of_preset, plain_step, raced, training_flops
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.heads.mixture_of_softmaxes import MixtureOfSoftmaxesHead
 from spanlm.models.interfaces import Head, Init
 from spanlm.options import Precision
-from spanlm.training.bench import precisions
 from spanlm.training.trainer import Trainer
 
 MOS_PTB = of_preset("yang2018/mos-ptb", "mixture of 15 softmaxes PTB size tied", batch_size=12, length=70)
@@ -72,7 +71,7 @@ def naive_trainer(size: Size, precision: Precision, device: torch.device) -> Tra
 def mixture_group(size: Size, device: torch.device) -> Iterator[Contender]:
     """The mixture's training step against that of the port, and against a naive mixture alone."""
     flops = mixture_flops(size)
-    for precision in precisions(device):
+    for precision in raced(device):
         port, naive = f"port, training {precision}", f"naive mixture, training {precision}"
         target = 1.2 if precision == "bf16" else None
         yield Contender(port, precision, plain_step(PortedMixture(size), size, precision, device), flops)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle, islice
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -18,10 +18,14 @@ from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
+from spanlm.models.encoders import AWDLSTMConfig, LSTMConfig
+from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.language_model import LanguageModel, ModelConfig
+from spanlm.models.memories import SpanBufferConfig
+from spanlm.models.ops.precision import autocast, products
 from spanlm.options import Precision
 from spanlm.papers.registry import find_preset
-from spanlm.training.bench import idle_trainer
+from spanlm.training.bench import idle_trainer, precisions
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
 from spanlm.training.trainer import Trainer
 
@@ -58,6 +62,26 @@ def of_preset(preset: str, name: str, batch_size: int, length: int) -> Size:
     return Size(name, find_preset(preset).config.model, 10_000, batch_size, length)
 
 
+def shrunk(size: Size) -> Size:
+    """Return the same model with a few units, 50 words, and a batch of at most four streams: to try a benchmark."""
+    model = replace(size.model, embedding_size=6)
+    if isinstance(model.encoder, AWDLSTMConfig):
+        model = replace(model, encoder=replace(model.encoder, hidden_size=9, last_size=6))
+    if isinstance(model.encoder, LSTMConfig):
+        model = replace(model, encoder=replace(model.encoder, hidden_size=6))
+    if isinstance(model.memory, SpanBufferConfig):
+        model = replace(model, memory=replace(model.memory, buffer_size=12, span_length=3))
+    if isinstance(model.head, MixtureOfSoftmaxesConfig):
+        model = replace(model, head=replace(model.head, experts=3))
+    length = 12 if size.batch_size == 1 else 6
+    return replace(size, model=model, vocabulary_size=50, batch_size=min(size.batch_size, 4), length=length)
+
+
+def raced(device: torch.device) -> list[Precision]:
+    """Return the precisions in which steps are compared; a textbook's tf32 is a setting of the whole process."""
+    return [precision for precision in precisions(device) if precision != "tf32"]
+
+
 VOCABULARY = Vocabulary((EOS, UNK))
 """For sums that tell these two apart."""
 
@@ -92,6 +116,7 @@ def own_trainer(
     kind: BatchingKind = "streams",
     activation_penalty: float = 0.0,
     temporal_penalty: float = 0.0,
+    graph: Literal["auto", "off"] = "off",
 ) -> Trainer:
     """Make the trainer whose step is timed: SGD and clipping, as in the steps beside it."""
     training = TrainingConfig(
@@ -101,6 +126,7 @@ def own_trainer(
         temporal_penalty=temporal_penalty,
         precision=precision,
         device=str(device),
+        graph=graph,
         log_every=2**31,
     )
     return idle_trainer(RunConfig(model=size.model, training=training), random_corpus(size))
@@ -131,10 +157,11 @@ def plain_step(model: Plain, size: Size, precision: Precision, device: torch.dev
         nonlocal states
         inputs, targets = segment.inputs.to(device), segment.targets.to(device)
         optimizer.zero_grad()
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
-            outputs, after = model(inputs, states)
-            loss = model.loss(outputs, targets)
-        loss.backward()  # type: ignore[no-untyped-call]
+        with products(device, precision):  # float32 is float32 for both
+            with autocast(device, precision):
+                outputs, after = model(inputs, states)
+                loss = model.loss(outputs, targets)
+            loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
         states = [(h.detach(), c.detach()) for h, c in after]

@@ -599,6 +599,17 @@ def operations() -> Rows:
     return rows
 
 
+def counts() -> Rows:
+    """Return what a training step asks of a GPU, before and after its operations were made fewer and larger."""
+    lines = []
+    for one in records("speed", "counts"):
+        numbers = (
+            one.get(version, {}).get(what) for what in ("operations", "waits") for version in ("before", "after")
+        )
+        lines.append([one["row"], *(_number(x, 0) for x in numbers)])
+    return [["", "operations: before", "after", "waits: before", "after"], *lines]
+
+
 TABLES: dict[str, Callable[[], Rows]] = {
     # all
     "overview": overview,
@@ -628,6 +639,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "speed-verbs": verbs,
     "speed-busy-cores": busy_cores,
     "speed-operations": operations,
+    "speed-counts": counts,
     # the plan past these machines
     "scale-parts": scaling.parts,
     "scale-sizes": scaling.sizes,

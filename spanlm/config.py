@@ -35,10 +35,11 @@ OPTIONAL = {"model.encoder.forget_bias", "training.optimizer.clip", "training.pa
 
 CHANGEABLE = (
     *("training.epochs", "training.patience", "training.finetune.epochs", "training.finetune.stages"),
-    *("data.dir", "data.download", "data.pieces", "training.device"),
+    *("data.dir", "data.download", "data.pieces", "training.device", "training.graph"),
 )
 """Fields that a resumed run may change: ends of stages that are not over, the folders of the text and of the pieces
-(vocabulary and checkpoint identify both), and the device's name (the checkpoint knows its kind).
+(vocabulary and checkpoint identify both), the device's name (the checkpoint knows its kind), and how its steps are
+started.
 
 All of `finetune` may change as long as the run has no finetune stages: no step depends on it.
 """
@@ -53,8 +54,10 @@ REMOVED = {
 """Fields of runs of 0.2.0, with the only value still supported; `:kind` restricts a field to that kind of part."""
 
 ADDED = {
-    **{"data.marks": None, "data.vocabulary_size": None, "data.pieces": None},
+    **{"data.marks": None, "data.vocabulary_size": None, "data.pieces": None, "training.schedule.milestones": None},
     **{"model.encoder.newest_apart": False, "model.memory.includes_current": False},
+    **{"training.graph": "off", "training.batching.length_multiple": 1, "training.optimizer.beta2": 0.999},
+    "training.schedule.final_share": 0.1,
 }
 """Fields that the first runs of schema 1 lack, with the value that they then have, which no digest shows."""
 
@@ -241,7 +244,7 @@ def first_difference(old: Tree, new: Tree) -> tuple[str, Any, Any] | None:
 def fixed_parts(tree: Tree) -> list[Tree]:
     """Return the fields, "any" where a resumed run may change them; the fields of finetune stages are a second tree."""
     every = flat(tree)
-    fields = {name: "any" if name in CHANGEABLE else value for name, value in every.items()}
+    fields = {name: ADDED.get(name, "any") if name in CHANGEABLE else value for name, value in every.items()}
     finetune = {name: value for name, value in fields.items() if name.startswith("training.finetune.")}
     parts = [finetune] if every.get("training.finetune.stages") else []
     return [fields | dict.fromkeys(finetune, "any"), *parts]

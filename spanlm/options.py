@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, dataclass_transform,
 
 from spanlm.errors import InputError, as_written, nearest, require, told
 
-Precision = Literal["fp32", "bf16"]
+Precision = Literal["fp32", "tf32", "bf16"]
 """Of matrix products."""
 
 Group = TypeVar("Group")

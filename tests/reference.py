@@ -148,6 +148,177 @@ def hornn(x: Tensor, past: Past, pooling: str, factor: float, p: HigherOrder) ->
 
 
 @dataclass
+class SelfAttention:
+    """The matrices of a layer; heads are consecutive rows of the first three."""
+
+    q: Tensor  # (heads · d, k)
+    k: Tensor
+    v: Tensor
+    o: Tensor  # (k, heads · d)
+
+
+def turned(x: Tensor, place: int) -> Tensor:
+    """Su et al. (2021): x (d,) as d/2 complex numbers, x_i + i x_{i + d/2}, times exp(i place 10000^(−2i/d))."""
+    half = len(x) // 2
+    rates = 10_000.0 ** (-torch.arange(half, dtype=x.dtype) / half)
+    out = torch.complex(x[:half], x[half:]) * torch.polar(torch.ones_like(rates), place * rates)
+    return torch.cat([out.real, out.imag])
+
+
+def self_attention(x: Tensor, window: int, heads: int, p: SelfAttention) -> Tensor:
+    """Vaswani et al. (2017) with rotary positions: x (T, B, k) from an empty state, step by step, lag by lag."""
+    outputs = blank(x)
+    keys, values = (
+        [[w.mv(x[t, b]).chunk(heads) for t in range(len(x))] for b in range(x.shape[1])] for w in (p.k, p.v)
+    )
+    for b, t in places(x):
+        read, near = [], range(max(0, t - window), t + 1)
+        for head, q in enumerate(p.q.mv(x[t, b]).chunk(heads)):
+            scores = torch.stack([turned(q, t) @ turned(keys[b][s][head], s) for s in near]) / len(q) ** 0.5
+            weights = scores.exp() / scores.exp().sum()
+            read.append(torch.stack([w * values[b][s][head] for w, s in zip(weights, near, strict=True)]).sum(0))
+        outputs[t][b] = p.o.mv(torch.cat(read))
+    return grid(outputs)
+
+
+@dataclass
+class MogrifierLayer:
+    """One layer: an LSTM's, and the matrices of the rounds, Q^1, R^2, Q^3, …"""
+
+    lstm: LSTMLayer
+    rounds: list[Tensor]
+
+
+def mogrifier_lstm(
+    x: Tensor, h0: Tensor, c0: Tensor, layers: list[MogrifierLayer]
+) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    """Melis et al. (2020): x (T, B, E), h0 and c0 (layers, B, k); of each layer the last h and c (B, k).
+
+    x^i = 2σ(Q^i h^{i-1}) x^{i-2} for odd i, h^i = 2σ(R^i x^{i-1}) h^{i-2} for even i; then a step of an LSTM.
+    """
+    last_h, last_c = [], []
+    for n, layer in enumerate(layers):
+        outputs, hs, cs = blank(x), list(h0[n]), list(c0[n])
+        for b, t in places(x):
+            below, h = x[t, b], hs[b]
+            for i, matrix in enumerate(layer.rounds, 1):
+                if i % 2 == 1:
+                    below = 2 * matrix.mv(h).sigmoid() * below
+                else:
+                    h = 2 * matrix.mv(below).sigmoid() * h
+            _, new_h, new_c = lstm(below[None, None], h[None, None], cs[b][None, None], [layer.lstm])
+            outputs[t][b] = hs[b] = new_h[0, 0]
+            cs[b] = new_c[0, 0]
+        x = grid(outputs)
+        last_h.append(torch.stack(hs))
+        last_c.append(torch.stack(cs))
+    return x, last_h, last_c
+
+
+def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
+    """Zhang & Sennrich (2019): a vector x divided by √(mean of its squares + 1e-6), times a weight."""
+    return x / (x.dot(x) / len(x) + 1e-6).sqrt() * weight
+
+
+@dataclass
+class Block:
+    """The two branches of a block, without the layer."""
+
+    norm: Tensor  # (k,), before the layer
+    mlp_norm: Tensor  # (k,), before the feed-forward network
+    gate: Tensor  # (d, k)
+    up: Tensor  # (d, k)
+    down: Tensor  # (k, d)
+
+
+def normed(x: Tensor, weight: Tensor) -> Tensor:
+    """What a layer reads: every vector of x (T, B, k), normed."""
+    return torch.stack([torch.stack([rms_norm(v, weight) for v in row]) for row in x])
+
+
+def block(x: Tensor, y: Tensor, p: Block) -> Tensor:
+    """x and what the layer made of it, y (T, B, k): x + y and the feed-forward branch (Shazeer, 2020)."""
+    outputs = blank(x)
+    for b, t in places(x):
+        v = x[t, b] + y[t, b]
+        u = rms_norm(v, p.mlp_norm)
+        gate = p.gate.mv(u)
+        outputs[t][b] = v + p.down.mv(gate * gate.sigmoid() * p.up.mv(u))
+    return grid(outputs)
+
+
+def min_gru(
+    x: Tensor, h0: Tensor, w_z: Tensor, b_z: Tensor, w_h: Tensor, b_h: Tensor, w_o: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Feng et al. (2024): x (T, B, k), h0 (B, d), W_z and W_h (d, k), W_o (k, d); W_o h_t of each step, and the last h.
+
+    h_t = (1 - z) h_{t-1} + z g(W_h x + b_h), z = σ(W_z x + b_z), g(a) = a + 0.5 from 0 on and σ(a) below.
+    """
+    outputs, last = blank(x), list(h0)
+    for b, t in places(x):
+        z, a = (w_z.mv(x[t, b]) + b_z).sigmoid(), w_h.mv(x[t, b]) + b_h
+        g = torch.stack([unit + 0.5 if unit >= 0 else unit.sigmoid() for unit in a])
+        last[b] = (1 - z) * last[b] + z * g
+        outputs[t][b] = w_o.mv(last[b])
+    return grid(outputs), torch.stack(last)
+
+
+@dataclass
+class DeltaHead:
+    """A head of a gated delta network; the convolutions have a row for each lag, the farthest first."""
+
+    w_q: Tensor  # (d_k, k)
+    w_k: Tensor  # (d_k, k)
+    w_v: Tensor  # (d_v, k)
+    conv_q: Tensor  # (4, d_k)
+    conv_k: Tensor  # (4, d_k)
+    conv_v: Tensor  # (4, d_v)
+    w_g: Tensor  # (d_v, k)
+    w_alpha: Tensor  # (k,)
+    w_beta: Tensor  # (k,)
+    a: Tensor  # ()
+    b: Tensor  # ()
+    norm: Tensor  # (d_v,)
+    w_o: Tensor  # (k, d_v)
+
+
+@dataclass
+class HeadState:
+    """What a stream carries of a head: the last three q, k and v before the convolution, and S."""
+
+    q: list[Tensor]
+    k: list[Tensor]
+    v: list[Tensor]
+    s: Tensor  # (d_v, d_k)
+
+
+def delta_head(x: Tensor, states: list[HeadState], p: DeltaHead) -> tuple[Tensor, list[HeadState]]:
+    """Yang et al. (2025): x (T, B, k); the head's part of the output (T, B, k), and what each stream carries.
+
+    S_t = S_{t-1} (α (I - β k kᵀ)) + β v kᵀ, o = S_t q, y = W_o (norm(o) silu(W_g x));  β = σ(w_β x),
+    α = exp(-exp(a) log(1 + exp(w_α x + b))); q, k, v: SiLU of a sum over four steps; q and k then have length 1.
+    """
+    outputs = blank(x)
+    states = [HeadState(list(old.q), list(old.k), list(old.v), old.s) for old in states]
+    for b, t in places(x):
+        u, state = x[t, b], states[b]
+        read = []
+        for past, w, conv in ((state.q, p.w_q, p.conv_q), (state.k, p.w_k, p.conv_k), (state.v, p.w_v, p.conv_v)):
+            past.append(w.mv(u))
+            total = sum((conv[n] * past[n] for n in range(4)), torch.zeros_like(past[0]))
+            read.append(total * total.sigmoid())
+            del past[0]
+        q, k = (v / (v.dot(v) + 1e-6).sqrt() for v in read[:2])
+        beta = p.w_beta.dot(u).sigmoid()
+        alpha = (-p.a.exp() * (1 + (p.w_alpha.dot(u) + p.b).exp()).log()).exp()
+        erase = alpha * (torch.eye(len(k), dtype=k.dtype) - beta * k.outer(k))
+        state.s = state.s @ erase + beta * read[2].outer(k)
+        gate = p.w_g.mv(u)
+        outputs[t][b] = p.w_o.mv(rms_norm(state.s.mv(q), p.norm) * gate * gate.sigmoid())
+    return grid(outputs), states
+
+
+@dataclass
 class Projections:
     """The matrices of Eq. 1-4 of Daniluk et al. (2017): all k x k, `w` a vector, no biases."""
 

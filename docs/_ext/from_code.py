@@ -75,7 +75,10 @@ class Presets(SphinxDirective):
                 [row[f"published_{dynamic}{part}_perplexity"] for part in ("valid", "test")]
                 for dynamic in ("", "dynamic_")
             ]
-            return "; dynamic ".join(" / ".join(map(str, pair)) for pair in pairs if any(pair)).replace("None", "–")
+            bits = [row[f"published_{part}_bits_per_character"] for part in ("valid", "test")]
+            of_bits = f"{' / '.join(map(str, bits))} bits per character" if any(bits) else ""
+            printed = "; dynamic ".join(" / ".join(map(str, pair)) for pair in pairs if any(pair))
+            return (printed or of_bits).replace("None", "–")
 
         lines: list[list[nodes.Node]] = [
             [

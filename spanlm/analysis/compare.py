@@ -38,7 +38,7 @@ from spanlm.analysis.classes import (
 from spanlm.data.config import Part
 from spanlm.data.corpora import Corpus
 from spanlm.data.tokenizer import written_words
-from spanlm.data.vocabulary import Vocabulary
+from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, SpanlmError, named
 from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.ensemble import refuse_other_words
@@ -58,6 +58,7 @@ from spanlm.scoring.resampling import (
     interval_of,
     lopsided,
 )
+from spanlm.scoring.spelling import Spelling
 from spanlm.scoring.stream import Question, Reading, Scored, log_p, read
 from spanlm.scoring.tally import perplexity
 
@@ -71,7 +72,7 @@ BEFORE, AFTER = 24, 6
 
 @dataclass(frozen=True, eq=False)
 class SharedText:
-    """A text of N tokens as the baseline cuts it, which all models read."""
+    """A text of N tokens as the baseline cuts it, or of N written words and line ends, which all models read."""
 
     name: str  # of the corpus and the part
     protocol: str  # how it is counted, for people
@@ -83,6 +84,7 @@ class SharedText:
     # (V,) how often each word stands in the baseline's training text; None: that is not there
     counts: Counts | None = None
     tags: Classes | None = None  # of parts of speech, if there are any
+    unit: str = "token"  # what is compared
 
     @property
     def openings(self) -> Counts:
@@ -206,17 +208,17 @@ class Comparison:
 
 
 def shared_text(
-    model: Model, corpus: Corpus, split: str, state: State = "auto", tags: Path | None = None
+    model: Model, corpus: Corpus, split: str, state: State = "auto", tags: Path | None = None, *, written: bool = False
 ) -> SharedText:
-    """Return a text as the baseline reads it; see `spanlm.analysis.classes.by_tag` for `tags`.
+    """Return a text as the baseline reads it, or as it is `written`; see `spanlm.analysis.classes.by_tag` for `tags`.
 
     Raises:
-        InputError: as `Model.evaluate`; tags of another text.
+        InputError: as `Model.evaluate`; tags of another text; lines or documents that a text as written does not have.
     """
     protocol = model.texts.protocol(corpus, split, state)
     tokens = corpus.splits[split]
     ids = np.asarray(tokens.ids, np.int64)
-    return SharedText(
+    text = SharedText(
         name=f"{corpus.name} {split}",
         protocol=protocol.description(corpus, split),
         context=protocol.context,
@@ -224,9 +226,43 @@ def shared_text(
         ids=ids,
         documents=np.asarray(tokens.documents, np.int64),
         known=np.ones(len(ids), np.bool_),
-        counts=training_counts(model, corpus),
-        tags=None if tags is None else by_tag(tags, ids, model.vocabulary),
     )
+    text = _as_written(text, model, corpus, split) if written else replace(text, counts=training_counts(model, corpus))
+    return text if tags is None else replace(text, tags=by_tag(tags, text.ids, text.vocabulary))
+
+
+def _as_written(text: SharedText, model: Model, corpus: Corpus, split: str) -> SharedText:
+    """Replace the baseline's tokens by written words and line ends."""
+    _require_lines(model, corpus)
+    documents = "none" if corpus.config is None else corpus.config.effective_documents
+    if text.context == "document" and documents != "blank-line":
+        why = f"written words are read with a blank line before each document, and here it is {documents}"
+        raise InputError("state", "document", why, "Take carry or line.")
+    words = [word for line in corpus.written_lines(split) for word in [*written_words(line), EOS]]
+    vocabulary = Vocabulary(tuple(dict.fromkeys([EOS, UNK, *words])))
+    ids, counts = np.array(vocabulary.encode(words)), None
+    with suppress(SpanlmError):
+        training = model.texts.training_counts(corpus, "whitespace")
+        counts = np.array([training.get(word, 0) for word in vocabulary.words])
+    lines = np.searchsorted(np.flatnonzero(text.ids == text.vocabulary.eos_id), text.documents)
+    return replace(
+        text,
+        protocol=f"{text.protocol}; by written word: log p is summed over a word's tokens, unknown ones are spelled",
+        vocabulary=vocabulary,
+        ids=ids,
+        documents=line_starts(ids, vocabulary.eos_id)[lines],
+        known=np.ones(len(ids), np.bool_),
+        counts=counts,
+        unit="written word",
+    )
+
+
+def _require_lines(model: Model, corpus: Corpus) -> None:
+    """Refuse a model that does not predict every word and line end of a text as it is written."""
+    whole = model.texts.predict_first and corpus.lines == "as-written"
+    why = f"{model.folder} was trained on sentences, and does not predict every written word and line end"
+    if not whole:
+        raise InputError("spell_unknown", limit=why, way_out="Leave it out")
 
 
 def training_counts(model: Model, read: Corpus) -> Counts | None:
@@ -246,8 +282,11 @@ def read_tokens(
     *,
     name: str = "",
     cache: CacheConfig | None = None,
+    written: bool = False,
 ) -> TokenBits:
     """Read a text, in the model's own vocabulary, in the order of its tokens; only numbers by token are kept.
+
+    If it is read as `written`, the numbers are by written word and line end, and unknown words are spelled.
 
     Raises:
         InputError: as `Model.evaluate`.
@@ -260,8 +299,14 @@ def read_tokens(
             raise InputError("cache", limit=f"{model.folder} is {model.kind}, and a cache holds words of a vocabulary")
         if protocol.context == "document":
             raise InputError("state", state, f"must be carry or line of {model.folder}, which is {model.kind}")
-        rows = model.as_written().score(corpus.written_lines(split), state=protocol.context, eos=True)
-        return TokenBits(name, np.array([[row.surprisal for row in rows]]), runs=runs, protocol=protocol)
+    if written and model.predicts_words:
+        _require_lines(model, corpus)
+        protocol = replace(protocol, spelling=Spelling.of(corpus, split, model.texts.speller))
+    if written or not model.predicts_words:
+        how: dict[str, Any] = {"state": protocol.context, "spell_unknown": written, "eos": True}
+        items = model.as_written().score_items(corpus.written_lines(split), **how)
+        surprisal = [word.surprisal for words in items for word in words]
+        return TokenBits(name, np.array([surprisal]), runs=runs, protocol=protocol)
     column, questions, peaks = "log_p", list[Question]([log_p]), _Peaks()
     if cache is not None:
         column, questions = "cached", [log_p, NeuralCache(cache, across=protocol.context == "line")]
@@ -298,11 +343,12 @@ def text_blocks(
 
 def refuse_other_text(baseline: Model, model: Model) -> None:
     """Refuse a model whose vocabulary is not the baseline's."""
-    common = named("words=common")
+    common, spelled = named("words=common"), named("spell_unknown")
+    every = f"or {spelled} to compare them at every word as written"
     if not model.predicts_words:
-        why = f"predicts any word. Add {common} to compare it at the words that the baseline knows."
+        why = f"predicts any word. Add {common} to compare it at the words that the baseline knows, {every}."
         raise InputError(f"{model.folder}: {why}")
-    refuse_other_words(baseline, model, f"Add {common} to compare them on the words that both know.")
+    refuse_other_words(baseline, model, f"Add {common} to compare them on the words that both know, {every}.")
 
 
 def shared_with(
@@ -322,7 +368,7 @@ def shared_with(
             f"{baseline.folder} and {model.folder}: a word's context is {text.context} to one and {context} to the "
             f"other. Name one for both by {' or '.join(ways)}."
         )
-    if model.vocabulary.hash == baseline.vocabulary.hash:
+    if text.unit != "token" or model.vocabulary.hash == baseline.vocabulary.hash:
         return text
     known = text.ids != text.vocabulary.unk_id
     if not model.predicts_words:

@@ -57,6 +57,7 @@ _OF_TEXTS: dict[str, str | bool | None] = {
     "split": None,
     "state": "auto",
     "words": None,
+    "spell_unknown": False,
     "tags": None,
     "cache": None,
 }
@@ -83,6 +84,9 @@ def run(options: argparse.Namespace) -> None:
         return
     refuse_given(options, "cloze", f"is of {named('questions')}. Add it")
     check_cache(options)
+    for name in ("cache", "words"):
+        if options.spell_unknown and getattr(options, name) is not None:
+            raise InputError(f"--spell-unknown and --{name} do not go together: take one")
     for side in sides:
         check_hf(side.runs[0], options)
     check_output(options.out, own_texts(options))
@@ -94,7 +98,7 @@ def run(options: argparse.Namespace) -> None:
     if options.corpus == "-":
         options.corpus = standard_input()
     corpus, options.split = corpus_of(first, options)
-    text = shared_text(first, corpus, options.split, options.state, options.tags)
+    text = shared_text(first, corpus, options.split, options.state, options.tags, written=options.spell_unknown)
     cache_of_first = choose_cache(first, options)  # rejects bad options before any text is read
     models, caches = [], []
     for side in sides:
@@ -107,6 +111,9 @@ def run(options: argparse.Namespace) -> None:
     if baseline.protocol is not None and baseline.protocol.predict_first:
         why = "never learnt to predict the first word of a line, and is measured at it, too"
         notes += [f"{model.name} {why}" for model in others if model.protocol and not model.protocol.predict_first]
+    for model in models:
+        if model.protocol is not None and (spelling := model.protocol.spelling) is not None:
+            notes += [f"{model.name}: {line}" for line in (spelling.description, *spelling.notes)]
     report = _Report(text, baseline, [compare(text, baseline, other) for other in others])
     if options.out is not None:
         report.write(options.out)
@@ -204,7 +211,7 @@ def _first(sides: Sequence[_Side], options: argparse.Namespace) -> Model:
     if is_hf(runs[0]) and not all(map(is_hf, runs)):
         raise InputError(f"{runs[0]}: predicts any word, and the words of the first run are compared. Name it last.")
     first = load(runs[0], options.device)
-    if not first.any_words:
+    if options.spell_unknown or not first.any_words:
         return first
     others = (load(run, options.device) for run in runs[1:])
     with_words = (model for model in others if not model.any_words and model.predicts_words)
@@ -218,7 +225,7 @@ def _loaded(side: _Side, first: Model | None, options: argparse.Namespace) -> It
         return
     for folder in side.runs:
         model = load(folder, options.device)
-        model = model if first is None else model.in_words_of(first)
+        model = model if first is None or options.spell_unknown else model.in_words_of(first)
         if side.attention is not None:
             model = require_weights(model, "--attention").with_attention(side.attention)
         yield model
@@ -235,16 +242,17 @@ def _read(
     chosen: _Cache = None, None
     for model in _loaded(side, first, options):
         corpus_read = corpus
-        if options.words is None:
+        if options.words is None and not options.spell_unknown:
             refuse_other_text(first, model)
-        if model.vocabulary.hash != first.vocabulary.hash:
+        if options.spell_unknown or model.vocabulary.hash != first.vocabulary.hash:
             split = None if WHOLE in corpus.splits else options.split
             settings = {"data_dir": options.data_dir, "download": options.download, "as_text": options.as_text}
             corpus_read = first.texts.corpus(LoadCorpus(options.corpus, split, **settings), model.texts)
         text = shared_with(text, first, model, corpus_read, options.split, options.state)
         if side.cached and not members:
             chosen = cache or choose_cache(model, options, first.texts)
-        bits = read_tokens(model, corpus_read, options.split, options.state, name=side.name, cache=chosen[0])
+        how: dict[str, Any] = {"cache": chosen[0], "written": options.spell_unknown}
+        bits = read_tokens(model, corpus_read, options.split, options.state, name=side.name, **how)
         members.append(bits)
     return text, TokenBits.family(side.name, members), chosen
 
@@ -277,6 +285,7 @@ class _Report:
             "text": self.text.name,
             "protocol": self.text.protocol,
             "tokens": len(self.text.ids),
+            "unit": self.text.unit,
             "compared": int(self.text.known.sum()),
             "blocks": self.text.blocks.description,
             "baseline": {
@@ -295,10 +304,11 @@ class _Report:
         paragraph(*notes)
         kept, tokens = int(self.text.known.sum()), len(self.text.ids)
         only = "" if kept == tokens else f", {kept:,} of them compared: those that every model knows"
+        ends = "" if self.text.unit == "token" else " and line ends"
         seeds = " and from the seeds" * self.families
         table(
             [
-                ("text", f"{self.text.name}: {tokens:,} tokens{only}"),
+                ("text", f"{self.text.name}: {tokens:,} {self.text.unit}s{ends}{only}"),
                 ("protocol", self.text.protocol),
                 ("intervals", f"95 %, drawn from {self.text.blocks.description}{seeds}"),
             ]
@@ -319,6 +329,7 @@ class _Report:
         return [row.name for row in self.rows if row.lopsided and row.sure]
 
     def tables(self) -> Iterator[Grid]:
+        unit = self.text.unit
         seeds, ppl = ["seeds"] * self.families, shown(perplexity(self.bits * math.log(2)))
         rows = [
             [self.baseline.name, *[str(len(self.baseline.bits))] * self.families, f"{self.bits:.3f}", ppl, "", "", ""]
@@ -339,8 +350,8 @@ class _Report:
                 for row in classes:
                     numbers = [f"{row.tokens:,}", signed(row.difference), _interval(row), signed(row.part)]
                     rows.append([f"  {row.name}", *numbers])
-            title = f"{other.name} − {self.baseline.name}, bits a token; part: of the difference, over all tokens"
-            yield ["", "tokens", "difference", "95 %", "part"], rows, title
+            title = f"{other.name} − {self.baseline.name}, bits a {unit}; part: of the difference, over all {unit}s"
+            yield ["", f"{unit}s", "difference", "95 %", "part"], rows, title
 
     def write(self, path: Path) -> None:
         suffix = path.suffix.lower()
@@ -382,7 +393,7 @@ class _Report:
             caption += f" Of {', '.join(dict.fromkeys(unsure))} {_LOPSIDED}."
         headings = [number for number, (_, name) in enumerate(lines) if not name]
         rows = [name or title for title, name in lines]
-        title = f"Bits a token beside {self.baseline.name}"
+        title = f"Bits a {self.text.unit} beside {self.baseline.name}"
         return rows_figure(title, rows, panels, caption, zero=True, headings=headings)
 
 

@@ -94,11 +94,13 @@ def _check(options: argparse.Namespace, runs: int) -> None:
         raise InputError(f"--parts: is for one run; take each of the {runs} apart by itself")
     if options.parts and options.cache is not None:
         raise InputError("--parts and --cache do not go together: measure the one, then the other")
+    if options.spell_unknown and options.vocab_pad is not None:
+        raise InputError("--spell-unknown and --vocab-pad do not go together: each says what an <unk> costs")
     if options.debug is not None and options.format != "srilm":
         raise InputError(f"--debug={options.debug}: is for --format srilm")
     if options.format is not None:
         other = {"state": options.state not in ("auto", "line"), "precision": options.precision != "fp32"}
-        names = "batch_size", "cache", "dynamic", "parts", "tune_weights", "vocab_pad", "json"
+        names = "batch_size", "cache", "dynamic", "parts", "tune_weights", "vocab_pad", "spell_unknown", "json"
         other |= {name: vars(options)[name] not in (None, False) for name in names}
         for name in (name for name, is_set in other.items() if is_set):
             option = f"--{name.replace('_', '-')}"
@@ -136,6 +138,7 @@ def _excess(model: Model, corpus: Corpus, options: argparse.Namespace) -> list[E
 def _evaluate(model: Model, corpus: Corpus, options: argparse.Namespace) -> None:
     cache, tuning = choose_cache(model, options)
     mode: dict[str, Any] = {"state": options.state, "batch_size": options.batch_size, "precision": options.precision}
+    mode["spell_unknown"] = options.spell_unknown
     with progress(shown=not options.json) as report:
         adapted = choose_dynamic(model, corpus, options, report)
         if adapted is not None:
@@ -143,7 +146,7 @@ def _evaluate(model: Model, corpus: Corpus, options: argparse.Namespace) -> None
         result = model.evaluate(corpus, options.split, cache=cache, **mode)
     # the ensemble has one cache for all runs, so that each run alone needs a pass without it
     several = model.evaluate_members(corpus, options.split, **mode) if isinstance(model, TrainedEnsemble) else None
-    notes = [*corpus.notes, *cache_notes(cache)]
+    notes = [*result.notes, *cache_notes(cache)]
     if options.json:
         temperature = model.gate_temperature
         gate = {} if temperature is None else {"gate_temperature": temperature}
@@ -172,13 +175,14 @@ def _evaluate_several(model: TrainedEnsemble, corpus: Corpus, options: argparse.
         valid = tuning_part(model, options, "--tune-weights", "the weights by --weights")
         tuned = model.tune_weights(valid, TUNED_ON, **mode)
         model = model.reweighted(tuned.weights)
-    result = model.evaluate_members(corpus, options.split, **mode)
+    result = model.evaluate_members(corpus, options.split, spell_unknown=options.spell_unknown, **mode)
+    notes = result.ensemble.notes
     if not options.json:
         rows = [*_padded_rows(model, result.ensemble, options), *weights_rows(result.ensemble, tuned)]
-        print_evaluation(model, result.ensemble, corpus.notes, rows)
+        print_evaluation(model, result.ensemble, notes, rows)
         print_members(model, result, "each run alone, all as one, and the oracle bound")
         return
-    fields = {"precision": usable(options.precision, model.model.device), **run_field(model), "notes": corpus.notes}
+    fields = {"precision": usable(options.precision, model.model.device), **run_field(model), "notes": notes}
     fields |= result.to_json() | members_fields(model, result) | _padded(model, result.ensemble, options)
     if tuned is not None:
         fields["tuned"] = {"on": TUNED_ON, "steps": tuned.steps, "gap": tuned.gap}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from spanlm.cli.options import TUNED_ON, run_names
@@ -17,7 +18,7 @@ from spanlm.scoring.cache import CacheTuning
 from spanlm.scoring.combination import EnsembleEvaluation, TunedWeights
 from spanlm.scoring.dynamic.tuning import DynamicTuning
 from spanlm.scoring.excess import Excess
-from spanlm.scoring.perplexity import Evaluation, Share
+from spanlm.scoring.perplexity import Evaluation
 from spanlm.scoring.tally import shown
 from spanlm.store.machine import with_threads
 
@@ -94,10 +95,11 @@ def print_evaluation(model: Model, result: Evaluation, notes: Sequence[str], cha
             *changed,
             *_salton_rows(result),
             ("<unk>", f"{result.unk_tokens:,} targets ({result.unk_share:.2%}): {unknown} ({result.oov_share:.2%})"),
+            *_spelling_rows(result),
             ("speed", f"{result.tokens_per_second:,.0f} tokens/s on {with_threads(model.model.device)}"),
         ]
     )
-    _print_shares(result.shares)
+    _print_shares(result)
 
 
 _SHARES = {
@@ -107,21 +109,34 @@ _SHARES = {
     "without_unk_and_eos": "  without both",
     "words": "per word",
     "characters": "per character",
+    "bytes": "per byte",
 }
 
 
-def _print_shares(shares: Mapping[str, Share]) -> None:
+def _print_shares(result: Evaluation) -> None:
     rows = [
         [_SHARES[name], f"{x.count:,}", f"{x.nats:.4f}", f"{x.bits:.4f}", f"{x.log10:,.2f}", shown(x.perplexity)]
-        for name, x in shares.items()
+        for name, x in result.shares.items()
     ]
     out()
     grid(["", "count", "nats", "bits", "sum of log10", "perplexity"], rows)
-    if "words" in shares:
+    if result.tokens_per_word is not None:
         paragraph(
-            "per word, per character: all targets shared out over the text as it is written: words between white "
-            "space; their characters, one for the space or line end after each, and one for each blank line"
+            "per word, character, byte: all targets shared out over the text as it is written: words between white "
+            "space; their characters or bytes of UTF-8, one for the space or line end after each, and one for each "
+            f"blank line. {result.tokens_per_word:.4f} tokens per word: perplexity to this power is that per word"
         )
+
+
+def _spelling_rows(result: Evaluation) -> Rows:
+    spelling = result.spelling
+    if spelling is None:
+        return []
+    if not spelling.words:
+        return [("spelled", "none: no word is unknown, so that every number is of an open vocabulary")]
+    bits = spelling.nll / spelling.words / math.log(2)
+    counted = f"{bits:.2f} bits each on average: every number but those without <unk> is of an open vocabulary"
+    return [("spelled", f"{spelling.words:,} unknown words, {counted}")]
 
 
 def _salton_rows(result: Evaluation) -> Rows:
@@ -170,7 +185,8 @@ def tuned_rows(
     """Return rows on a search: its text, the `chosen` values, the perplexity there, and notes, with options' names."""
     same = tuning.text == f"{result.corpus} {result.split}"
     text = f"{tuning.text}{', the text shown here, too, so this is optimistic' if same else ''}"
-    numbers = f"{shown(tuning.perplexity)} there, {shown(tuning.plain)} without"
+    closed = ", of the closed vocabulary" if result.spelling is not None else ""
+    numbers = f"{shown(tuning.perplexity)} there, {shown(tuning.plain)} without{closed}"
     return [("tuned on", f"{text}: {chosen}; {numbers}"), *(("", told(note, option_of)) for note in tuning.notes)]
 
 

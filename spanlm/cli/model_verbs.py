@@ -13,6 +13,7 @@ from spanlm.scoring.options import (
     BASES,
     EXPECTED,
     EXPECTED_OF_PART,
+    SPELL_UNKNOWN,
     ClozeOptions,
     ContextOptions,
     DynamicOptions,
@@ -23,7 +24,7 @@ from spanlm.scoring.options import (
 EVALUATE = """
 Perplexity of a trained model: exp(total NLL / predicted tokens), with every token of the split predicted exactly
 once, <eos> counted, and words outside the vocabulary predicted as <unk>. A table has it without <unk>, without <eos>,
-by word and by character, too.
+by word, by character and by byte, too.
 
   spanlm evaluate runs/demo
   spanlm evaluate runs/demo --cache 500 --tune-cache
@@ -31,6 +32,7 @@ by word and by character, too.
   spanlm evaluate runs/spans --parts
   spanlm evaluate runs/spans --gate-temperature 1
   spanlm evaluate runs/demo --attention none
+  spanlm evaluate runs/demo --spell-unknown
   spanlm evaluate runs/family/seed-1 runs/family/seed-2 --tune-weights
   spanlm evaluate kn5.arpa --corpus test.txt --format kenlm
   spanlm evaluate hf:models/gpt2 --corpus test.txt
@@ -55,6 +57,11 @@ the buffer (PoU) and the buffer is better (oracle PoU), from the same pass; with
 follow the text. --gate-temperature evaluates the same weights with another temperature of the gate than the run's (the
 paper's "w/o annealing in test" is 1).
 
+--spell-unknown gives a word outside the vocabulary p(<unk>) times p(spelling), by Kneser-Ney of order 6 over the
+characters of the words that the training text has once. Bits per word, character and byte are then of an open
+vocabulary, and stand beside those of models of sub-words, characters or bytes. An <unk> in the text itself costs no
+spelling.
+
 hf:FOLDER is a causal model of Hugging Face as a yardstick: what counts are words between white space and line ends, so
 its numbers per word and per character stand beside a run's on the same text (extra `hf`; nothing is fetched).
 
@@ -77,6 +84,7 @@ def evaluate(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--tune-weights", rare=True, action="store_true", help=text)
     text = "show also the perplexity over N words: the N - K that the vocabulary of K lacks share p(<unk>) equally"
     parser.add_argument("--vocab-pad", rare=True, type=int, metavar="N", help=text)
+    parser.add_argument("--spell-unknown", action="store_true", help=SPELL_UNKNOWN)
     add_cache(parser)
     text = "let the weights follow the text, which is read as one stream (Krause et al., 2018); the defaults of η, λ "
     text += "and ε are those published for AWD-LSTM on Penn Treebank: `spanlm presets --json` has those of other models"
@@ -153,7 +161,8 @@ def score(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--format", choices=("csv", "tsv", "jsonl"), help=text)
     text = "what is read (default: by the file's name or first line; a table from standard input needs it)"
     parser.add_argument("--input", rare=True, choices=("csv", "tsv", "jsonl", "text"), help=text)
-    add_fields(parser, ScoreOptions, base={"type": str, "choices": tuple(BASES), "default": "2"})
+    base = {"type": str, "choices": tuple(BASES), "default": "2"}
+    add_fields(parser, ScoreOptions, base=base, spell_unknown={"rare": True})
     parser.add_gate(texts=True)
     parser.add_attention()
     add_cache(parser)
@@ -396,6 +405,8 @@ Words: by how often they stand in the baseline's training text; by how far back 
 document; by their place in line and document; and, of a model with attention, by where it looked most. --tags has
 the text's lines with each word as word_TAG. --words common compares models of different vocabularies at the words that
 both know; they share out their probability over different words, so that the smaller vocabulary has it easier.
+--spell-unknown compares them, and models that cut words differently, at every written word and line end, with the sum
+of log p over a word's tokens; words outside a vocabulary cost their spelling, as in `spanlm evaluate`.
 """
 
 
@@ -409,6 +420,8 @@ def compare(arguments: list[str]) -> argparse.Namespace:
     parser.add_state(text)
     text = "models of different vocabularies: compare them at the words that all know"
     parser.add_argument("--words", choices=("common",), help=text)
+    text = "models of different vocabularies: compare them at every written word; unknown ones cost their spelling, too"
+    parser.add_argument("--spell-unknown", action="store_true", help=text)
     text = "parts of speech: a file with the text's lines, each word as word_TAG"
     parser.add_argument("--tags", type=Path, metavar="FILE", help=text)
     text = "the average of all runs' probabilities (linear) as one model more"

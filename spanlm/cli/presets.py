@@ -30,6 +30,7 @@ _NOTE = (
     "published ones; dynamic: test, with dynamic evaluation. `spanlm presets NAME` shows one preset, its table row and "
     "remarks."
 )
+_BITS = " Of characters and bytes, bits per character stand in place of perplexities."
 _LABELS = 12
 """Width of the labels in the view of one preset."""
 
@@ -62,7 +63,8 @@ def run(options: argparse.Namespace) -> None:
             out(heading or "")
             grid([" " * width, *header[1:]], group)
             out()
-        out(textwrap.fill(_NOTE, shutil.get_terminal_size().columns))  # 80 in a pipe
+        of_characters = any(row["unit"] != "words" for row in shown)
+        out(textwrap.fill(_NOTE + _BITS * of_characters, shutil.get_terminal_size().columns))  # 80 in a pipe
 
 
 def read_listing() -> list[dict[str, Any]]:
@@ -104,6 +106,7 @@ def describe_preset(preset: Preset | NgramPreset) -> dict[str, Any]:
         "rows": list(preset.sources),
         "corpus": reported.corpus,
         "vocabulary_size": reported.vocabulary_size or None,
+        "unit": reported.unit,
         "model_parameters": count.model if count else None,
         "all_parameters": count.total if count else None,
         "published_model_parameters_millions": reported.model_parameters,
@@ -112,6 +115,8 @@ def describe_preset(preset: Preset | NgramPreset) -> dict[str, Any]:
         "published_test_perplexity": reported.test_ppl,
         "published_dynamic_valid_perplexity": reported.dynamic_valid_ppl,
         "published_dynamic_test_perplexity": reported.dynamic_test_ppl,
+        "published_valid_bits_per_character": reported.valid_bpc,
+        "published_test_bits_per_character": reported.test_bpc,
         "published_dynamic": dynamic.to_json() if dynamic else None,
         "remark": preset.remark,
         "config": preset.config.to_tree(),
@@ -127,18 +132,22 @@ def _tables(rows: Sequence[dict[str, Any]]) -> Iterator[Grid]:
 
 def _heading(row: dict[str, Any]) -> str:
     """As `Daniluk et al. 2017: Wikipedia, 7,500 articles, 77,000 words`."""
-    measured = f": {row['corpus']}, {row['vocabulary_size']:,} words" if row["corpus"] else ""
+    measured = f": {row['corpus']}, {row['vocabulary_size']:,} {row['unit']}" if row["corpus"] else ""
     return f"{row['paper']}{measured}"
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    perplexities = (row[f"published_{name}_perplexity"] for name in ("valid", "test", "dynamic_test"))
+    printed = [row[f"published_{split}_{_measure(row)}"] for split in ("valid", "test")]
     sizes = (row["model_parameters"], row["all_parameters"])
     return [
         str(row["units"]),
         *("" if size is None else f"{size / 1e6:.2f}M" for size in sizes),
-        *("" if value is None else f"{value}" for value in perplexities),
+        *("" if value is None else f"{value}" for value in (*printed, row["published_dynamic_test_perplexity"])),
     ]
+
+
+def _measure(row: dict[str, Any]) -> str:
+    return "perplexity" if row["unit"] == "words" else "bits_per_character"
 
 
 def _show_one(row: dict[str, Any]) -> None:
@@ -149,10 +158,11 @@ def _show_one(row: dict[str, Any]) -> None:
         millions = [f"{name} {value:g}M" for name, value in values.items() if value]
         printed = f"; published: {', '.join(millions)}" if millions else ""
         sizes = f"θ_M {row['model_parameters']:,}, θ_W+M {row['all_parameters']:,}"
-        shown["size"] = f"{sizes} at {row['vocabulary_size']:,} words{printed}"
-        shown["perplexity"] = f"{row['corpus']}, published: {_perplexities(row, 'published')}"
+        shown["size"] = f"{sizes} at {row['vocabulary_size']:,} {row['unit']}{printed}"
+        label = "perplexity" if row["unit"] == "words" else "bpc"
+        shown[label] = f"{row['corpus']}, published: {_printed(row, 'published', _measure(row))}"
     if row["published_dynamic_test_perplexity"] is not None:
-        shown["dynamic"] = f"published: {_perplexities(row, 'published_dynamic')}"
+        shown["dynamic"] = f"published: {_printed(row, 'published_dynamic', 'perplexity')}"
     if row["remark"]:
         shown["remark"] = f"{row['remark']}."
     shown["train it"] = f"spanlm train {row['name']} --corpus NAME|PATH"
@@ -166,9 +176,9 @@ def _show_one(row: dict[str, Any]) -> None:
     table(lines)
 
 
-def _perplexities(row: dict[str, Any], which: str) -> str:
+def _printed(row: dict[str, Any], which: str, measure: str) -> str:
     """As `valid 74.2, test 75.8`."""
-    values = {split: row[f"{which}_{split}_perplexity"] for split in ("valid", "test")}
+    values = {split: row[f"{which}_{split}_{measure}"] for split in ("valid", "test")}
     return ", ".join(f"{split} {value}" for split, value in values.items() if value is not None) or "none"
 
 

@@ -95,7 +95,8 @@ def run(options: argparse.Namespace) -> None:
     first = list(islice(rows, 1))
     header = list(first[0]) if first else [*items.columns]
     run_name, word, oov, oov_before = items.prefixed(dict.fromkeys(("run", "word", "oov", "oov_before")))
-    unknown = _Unknown(models, apart, run_name, word, oov, oov_before)
+    scored = "<unk> and by its spelling" if settings.spell_unknown else "<unk>"
+    unknown = _Unknown(models, apart, run_name, word, oov, oov_before, scored)
     with output(options.out) as file:
         if form != "jsonl":
             file.write(cells_line(header, tables.DELIMITERS[form]))
@@ -118,7 +119,7 @@ def run(options: argparse.Namespace) -> None:
 class _Unknown:
     """Counts rows with a word outside the vocabulary and, if rows are written words (`apart`), the words.
 
-    `run`, `word`, `oov` and `oov_before` are names of columns.
+    `run`, `word`, `oov` and `oov_before` are names of columns; such a word is `scored` as what this says.
     """
 
     models: Mapping[str, Model]
@@ -127,6 +128,7 @@ class _Unknown:
     word: str
     oov: str
     oov_before: str
+    scored: str
     rows: int = 0
     count: int = 0
     after: int = 0
@@ -149,7 +151,7 @@ class _Unknown:
         common = ", ".join(f"{word} ({number:,})" for word, number in self.words.most_common(FEW_UNKNOWN))
         yield (
             f"note: {self.count:,} of {self.rows:,} rows have a word outside the vocabulary (oov), which is scored as "
-            f"<unk>, and {self.after:,} stand after one in their context (oov_before). The commonest: {common}"
+            f"{self.scored}, and {self.after:,} stand after one in their context (oov_before). The commonest: {common}"
         )
         if ways := ", ".join(f"{number:,} {way}" for way, number in self.otherwise.most_common() if way):
             yield f"note: the vocabulary has some of them if they are written otherwise: {ways}"
@@ -391,6 +393,7 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
         "files": [Path(name).name for name in names],
         **{"text": options.column, "rows": options.rows, "line": options.line, "document": options.document},
         **{"state": settings.state, "base": settings.base, "unit": UNITS[options.base], "oov": settings.oov},
+        "spell_unknown": settings.spell_unknown,
         "precision": usable(settings.precision, next(iter(items.models.values())).model.device),
         "attention": options.attention,
         **{"combine": options.combine, "weights": options.weights},

@@ -20,7 +20,7 @@ from spanlm.cli.options import check_output
 from spanlm.cli.parser import field_values
 from spanlm.cli.render import grid, out
 from spanlm.cli.train import matched, matched_field, named_config, refuse_twice, with_words
-from spanlm.config import RunConfig, flat, nested, with_options
+from spanlm.config import RunConfig, flat, nested
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus, load_corpus
 from spanlm.errors import InputError, Interrupted, RunError
@@ -128,7 +128,7 @@ class _Sweep:
 
     def _checked(self, base: RunConfig, fields: Mapping[str, str], file: Path) -> RunConfig:
         try:
-            config = with_words(with_options(base, fields), None)
+            config = with_words(base, fields, None)
             refuse_unfit(config)
             if config.data not in self.corpora:
                 self.corpora[config.data] = load_corpus(config.data)

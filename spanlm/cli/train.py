@@ -20,7 +20,7 @@ from spanlm.cli.render import out, quiet
 from spanlm.cli.training_report import TrainingReport
 from spanlm.cli.training_verbs import Fields
 from spanlm.config import RunConfig, option_rows, overlaid, read_config, with_options
-from spanlm.data.corpora import Corpus, load_corpus, with_own_documents
+from spanlm.data.corpora import Corpus, load_corpus, with_own_documents, with_own_tokenizer
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, Interrupted, as_written, named, nearest, require
 from spanlm.jobs import Engine
@@ -63,7 +63,7 @@ def _run(options: argparse.Namespace, ranks: Ranks) -> None:
         base = RunConfig.load(begun / CONFIG, whole=True)
     else:
         base = named_config(options.preset, options.config)
-    config = with_words(with_options(base, fields), begun)
+    config = with_words(base, fields, begun)
     if options.match_parameters is not None:
         refuse_twice(fields, matched_field(config), "match_parameters", options.match_parameters)
     if options.print_config:
@@ -201,9 +201,10 @@ def named_config(preset: str | None, config: Path | None) -> RunConfig:
     return RunConfig.from_tree(tree if preset is None else overlaid(base.to_tree(), tree), str(config))
 
 
-def with_words(config: RunConfig, begun: Path | None) -> RunConfig:
-    """Take the tokenisation from the run to resume or to start from; else that of new runs."""
-    data, started = config.data, config.training.start_from
+def with_words(base: RunConfig, fields: Mapping[str, str], begun: Path | None) -> RunConfig:
+    """Set fields; take the tokenisation from the run to resume or to start from; else that of new runs."""
+    config = with_options(base, fields)
+    data, started = with_own_tokenizer(config.data, fields), config.training.start_from
     origin = begun or (expanded(started) if started else None)
     tokenizer, min_count, marks = data.tokenizer, data.min_count, data.marks
     if origin is not None and (origin / CONFIG).is_file():

@@ -9,7 +9,7 @@ from dataclasses import replace
 from spanlm.cli.options import free_folder, text_and_preset
 from spanlm.cli.render import out, paragraph, table
 from spanlm.config import nested, overlaid, refuse_unknown
-from spanlm.data.corpora import load_corpus, with_own_documents
+from spanlm.data.corpora import load_corpus, with_own_documents, with_own_tokenizer
 from spanlm.options import leaves, read_group
 from spanlm.papers.registry import NGRAM_PRESETS
 from spanlm.runs.ngram import ARPA, train_ngram
@@ -25,8 +25,8 @@ def run(options: argparse.Namespace) -> None:
     refuse_unknown(options.fields, [name for name, _, _ in leaves(base)])
     config = read_group(NgramRunConfig, overlaid(base.to_tree(), nested(options.fields)))
     # new runs of `spanlm train` use "straight-words", too
-    tokenizer = "straight-words" if config.data.tokenizer == "words" else config.data.tokenizer
-    config = replace(config, data=replace(config.data, tokenizer=tokenizer))
+    data = with_own_tokenizer(config.data, options.fields)
+    config = replace(config, data=replace(data, tokenizer="straight-words") if data.tokenizer == "words" else data)
     if options.print_config:
         out(config.to_yaml())
         return

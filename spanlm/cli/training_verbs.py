@@ -266,7 +266,7 @@ def train(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "names", nargs="*", metavar="PRESET|TEXT", help="a row of `spanlm presets`; a file, folder or corpus"
     )
-    parser.add_argument("--corpus", metavar="NAME|PATH", help="short for --data.corpus")
+    parser.add_argument("--corpus", metavar="NAME|PATH", help=", ".join(["demo", *CORPORA]))
     for option, (field, metavar, meaning) in short.items():
         parser.add_argument(option, metavar=metavar, help=f"{meaning} ({field})")
     parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default: the next free in runs/)")

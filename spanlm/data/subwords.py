@@ -100,7 +100,7 @@ class Subwords(Tokenizer, ABC):
             rest += piece
             cut = rest.rfind(b"\n") + 1
             if not cut and len(rest) > LONGEST_LINE:
-                cut = max((space.start() + 1 for space in _BETWEEN_WORDS.finditer(rest)), default=0)
+                cut = last.end() if (last := _LAST_BETWEEN_WORDS.match(rest)) else 0
             if cut:
                 yield rest[:cut]
                 rest = rest[cut:]
@@ -143,7 +143,8 @@ class Subwords(Tokenizer, ABC):
         return all(not self._spelling[token].strip(_WHITE) for token in tokens)
 
 
-_BETWEEN_WORDS = re.compile(rb"[0-9A-Za-z\x80-\xff](?= [0-9A-Za-z\x80-\xff])")
+# greedy, so it begins at the end
+_LAST_BETWEEN_WORDS = re.compile(rb"(?s:.*)[0-9A-Za-z\x80-\xff](?= [0-9A-Za-z\x80-\xff])")
 
 
 def _encoded(line: str) -> bytes:
@@ -195,8 +196,8 @@ class Characters(Subwords):
         counts = np.zeros(0x110000, np.int64)
         for chunk in chunks:
             codes = _codes(chunk.replace(_UNK, b""))
-            seen, number = np.unique(codes, return_counts=True)
-            counts[seen] += number
+            number = np.bincount(codes)
+            counts[: len(number)] += number
         counts[[*_WHITE, ord("\n"), ord(SPACE)]] = 0
         return Vocabulary((EOS, UNK, *ESCAPED, SPACE, *map(chr, np.flatnonzero(counts >= min_count).tolist())))
 

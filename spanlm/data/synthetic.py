@@ -12,6 +12,8 @@ mean of −log p than the law's; the difference is the model's excess.
     agreement  nouns, nested `depth` deep, and their verbs in reverse order: the lag is that of the noun
     recall     pairs of key and value, then keys that ask for their values
     topics     Pólya's urn: each word makes its next occurrence more probable, as a cache does
+    parity     bits, and now and then a question whether the ones so far are even or odd: a state that flips
+    counting   a … a b … b, as many of one as of the other: a counter
 
 Random line lengths are geometric, so that a model need not count words.
 """
@@ -263,12 +265,72 @@ class Topics(Source):
         return [*law, Known(math.log(self.end), 0)]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Parity(Source):
+    """Uniform bits; after each, with probability `asks`, `?` and whether the line's ones so far are `even` or `odd`.
+
+    The answer follows from the answer before and all bits since, so its lag is that of the former; the line's first
+    word if there is none.
+    """
+
+    asks: float = 0.1
+    end: float = 0.01
+    kind: ClassVar[str] = "parity"
+
+    def line(self, draw: Generator) -> list[str]:
+        words, ones = list[str](), 0
+        while not words or draw.random() >= self.end:
+            bit = int(draw.integers(2))
+            ones += bit
+            words.append(str(bit))
+            if draw.random() < self.asks:
+                words += ["?", ("even", "odd")[ones % 2]]
+        return words
+
+    def law(self, line: Sequence[str]) -> list[Known]:
+        answered, law = 0, list[Known]()
+        silent = 0.0  # log p that nothing was asked after the word before
+        for place, word in enumerate(line):
+            if word == "?":
+                law.append(Known(math.log(self.asks), 0))
+            elif word in ("even", "odd"):
+                law.append(Known(0.0, place - answered))
+                answered, silent = place, 0.0
+            else:
+                law.append(Known(_goes_on(self.end, place) + silent - math.log(2), 0))
+                silent = math.log(1 - self.asks)
+        return [*law, Known(math.log(self.end) + silent, 0)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counting(Source):
+    """n times `a`, then n times `b`, with n uniform from 1 to `longest` (Gers & Schmidhuber, 2001)."""
+
+    longest: int = 30
+    kind: ClassVar[str] = "counting"
+
+    def line(self, draw: Generator) -> list[str]:
+        number = 1 + int(draw.integers(self.longest))
+        return ["a"] * number + ["b"] * number
+
+    def law(self, line: Sequence[str]) -> list[Known]:
+        """Each b but the first needs its a, the last one that has no b yet; the line's end needs the first a."""
+        number, law = line.count("a"), [Known(0.0, 0)]
+        for place in range(1, number + 1):
+            left = self.longest - place  # how many more a there may be
+            law.append(Known(math.log((left if place < number else 1) / (left + 1)), 0))
+        law += [Known(0.0, 2 * paired + 1) for paired in range(1, number)]
+        return [*law, Known(0.0, 2 * number)]
+
+
 def _goes_on(end: float, place: int) -> float:
     """Return log p that a line goes on before the word at `place`; no line is empty."""
     return math.log(1 - end) if place else 0.0
 
 
-SOURCES: dict[str, type[Source]] = {source.kind: source for source in (Markov, Copy, Agreement, Recall, Topics)}
+SOURCES: dict[str, type[Source]] = {
+    source.kind: source for source in (Markov, Copy, Agreement, Recall, Topics, Parity, Counting)
+}
 
 NAMES = [PREFIX + kind for kind in SOURCES]
 

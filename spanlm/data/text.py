@@ -24,7 +24,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -53,16 +53,18 @@ _AROUND = re.compile(rb"(?<=\n)([ \t\r\v\f]*)<s>([ \t\r\v\f](?:[^\n]*[ \t\r\v\f]
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text file, or the lines of one between two byte offsets.
+    """A text file, a part of one between two byte offsets, or several files, each of which begins a document.
 
     Attributes:
         path: The file; decompressed if its name ends in `.gz`.
-        start: Offset of the first byte, counted in the decompressed text; the start of a line.
+        start: Offset of the first byte, counted in the decompressed text.
         stop: Offset after the last byte; None is the end of the file.
         as_text: Read the file even in another known format.
         marks: Take `<s>` and `</s>` around a line for words.
         exact: Keep every byte but the byte order mark.
         any_bytes: Allow bytes that are no UTF-8.
+        padded: Leave out the spaces at both ends of each line.
+        more: Files that follow.
     """
 
     path: Path
@@ -72,17 +74,35 @@ class Text:
     marks: bool = True
     exact: bool = False
     any_bytes: bool = False
+    padded: bool = False
+    more: tuple[Path, ...] = ()
+
+    @property
+    def files(self) -> list[Text]:
+        """The text, file by file."""
+        return [replace(self, path=path, more=()) for path in (self.path, *self.more)]
 
 
 def fingerprint(text: Text) -> str:
-    """Return the SHA-256 (hex) of the decompressed bytes; InputError: the file cannot be read or is empty."""
-    digest, empty = hashlib.sha256(), True
-    for chunk in chunks(text):
-        digest.update(chunk)
-        empty = False
-    if empty:
-        raise InputError(f"{text.path}: the file is empty; give a text with at least one word")
-    return digest.hexdigest()
+    """Return the SHA-256 (hex) of the decompressed bytes, for several files that of their SHA-256.
+
+    Raises:
+        InputError: a file cannot be read or is empty.
+    """
+    digests = []
+    for file in text.files:
+        digest, empty = hashlib.sha256(), True
+        for chunk in chunks(file):
+            digest.update(chunk)
+            empty = False
+        if empty:
+            raise InputError(f"{file.path}: the file is empty; give a text with at least one word")
+        digests.append(digest.hexdigest())
+    return _joined(digests)
+
+
+def _joined(digests: list[str]) -> str:
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def lines_of(pieces: Iterable[bytes]) -> Iterator[str]:
@@ -100,15 +120,27 @@ def pieces(text: Text, fingerprint: str | None = None) -> Iterator[bytes]:
     r"""Yield the text in pieces that start and end at word boundaries.
 
     Joined, the pieces are the text without its byte order mark and with a `\n` at its end; `LEFT_OUT` and spaces
-    replace marks that are left out. A `fingerprint` is the SHA-256 that the text must have.
+    replace marks that are left out. An empty piece stands before each further file. A `fingerprint` is the one that
+    the text must have.
 
     Raises:
         InputError: The file cannot be read, or breaks a rule of this module; the message names the place.
         RunError: The file does not have the fingerprint; all pieces have been yielded by then.
     """
-    digest = hashlib.sha256()
+    digests: list[str] = []
+    for file in text.files:
+        if digests:
+            yield b""
+        digest = hashlib.sha256()
+        yield from _pieces_of_file(file, digest.update, noted=fingerprint is not None)
+        digests.append(digest.hexdigest())
+    if fingerprint is not None and _joined(digests) != fingerprint:
+        raise RunError(f"{text.path}: the file was changed while it was read; load it again")
+
+
+def _pieces_of_file(text: Text, see: Callable[[bytes], object], noted: bool) -> Iterator[bytes]:
     offset, lines, marked, last = text.start, 0, 0, b"\n"
-    for piece in _cut_at_spaces(text, digest.update):
+    for piece in _cut_at_spaces(text, see):
         if offset == 0 and piece.startswith(_BOM):
             offset, piece = len(_BOM), piece[len(_BOM) :]
         if piece:
@@ -120,10 +152,8 @@ def pieces(text: Text, fingerprint: str | None = None) -> Iterator[bytes]:
             offset, lines, last = offset + len(piece), lines + piece.count(b"\n"), piece
     if not last.endswith(b"\n"):
         yield b"\n"
-    if marked and fingerprint is None:  # a corpus notes marks once for all its splits
+    if marked and not noted:  # a corpus notes marks once for all its splits
         _log_marks(text.path, marked)
-    if fingerprint is not None and digest.hexdigest() != fingerprint:
-        raise RunError(f"{text.path}: the file was changed while it was read; load it again")
 
 
 def chunks(text: Text) -> Iterator[bytes]:
@@ -143,8 +173,24 @@ def chunks(text: Text) -> Iterator[bytes]:
                 break
 
 
+def without_padding(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Leave out the spaces at both ends of each line of a text in `pieces`; empty pieces stay."""
+    held, fresh = b"", True  # spaces that may end a line; whether a line begins
+    for piece in pieces:
+        if not piece:
+            yield piece
+            continue
+        lines = re.sub(rb" *\n *", b"\n", held + piece)
+        lines = lines.lstrip(b" ") if fresh else lines
+        kept = lines.rstrip(b" ")
+        held = lines[len(kept) :]
+        if kept:
+            yield kept
+            fresh = kept.endswith(b"\n")
+
+
 def without_titles(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Drop the title lines of a text in `pieces`, and yield an empty piece in place of each."""
+    """Drop the title lines of a text in `pieces`, and yield an empty piece in place of each; empty pieces stay."""
     # state of the unfinished last line: its first word may still come (fresh), or it is a title (inside)
     fresh, inside = True, False
     for piece in pieces:
@@ -154,6 +200,8 @@ def without_titles(pieces: Iterable[bytes]) -> Iterator[bytes]:
             inside = at == 0
         if inside:
             continue
+        if not piece:
+            yield piece
         # searching the word first is fast; the pattern is slow
         for line in _TITLE_LINE.finditer(piece, at) if TITLE in piece else ():
             if line.start() == 0 and not fresh:

@@ -22,7 +22,7 @@ from typing import BinaryIO
 import numpy as np
 
 from spanlm.data.config import CACHE_VARIABLE, Documents, WordRule
-from spanlm.data.text import LEFT_OUT, Text, pieces, without_titles
+from spanlm.data.text import LEFT_OUT, Text, pieces, without_padding, without_titles
 from spanlm.data.tokenizer import UNKNOWN_EQUALS, Flags, Ids, Positions, Tokenizer, Words, cut_word, words_and_ends
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError
@@ -34,7 +34,7 @@ HEADER_BYTES, DIGEST_BYTES = 256, 32
 STALE_SECONDS = 24 * 3600
 _ID, _INDEX = np.dtype("<i4"), np.dtype("<i8")
 _CHUNK_BYTES = 1 << 20
-_NO_MARKS = ("without marks",)
+_NO_MARKS, _NO_PADDING = ("without marks",), ("without padding",)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,18 +66,23 @@ def count_words(text: Text, fingerprint: str, rule: WordRule, documents: Documen
     kind = ("book-title",) if documents == "book-title" else ()
     path = cached("counts", FORMAT, fingerprint, Words(rule).rule, *kind, *_NO_MARKS[text.marks :])
     if not is_whole(path):
-        written = Counter(chain.from_iterable(map(words_and_ends, text_pieces(text, fingerprint, documents))))
-        if len(written) <= 1:
+        counts = counted(text_pieces(text, fingerprint, documents), rule)
+        if len(counts) <= 1:
             raise _no_word(text)
-        counts: Counter[str] = Counter()
-        # a written word is cut the same way everywhere, so each is cut once
-        for word, number in written.items():
-            for part in cut_word(word.decode(), rule):
-                counts[part] += number
         with caching(path) as file:
             file.write(json.dumps(counts).encode())
     counts_by_word: dict[str, int] = json.loads(path.read_bytes()[:-DIGEST_BYTES])
     return counts_by_word
+
+
+def counted(pieces: Iterable[bytes], rule: WordRule) -> Counter[str]:
+    """Count the words of a text in pieces, `<eos>` included, in order of first appearance."""
+    written, counts = Counter(chain.from_iterable(map(words_and_ends, pieces))), Counter[str]()
+    # a written word is cut the same way everywhere, so each is cut once
+    for word, number in written.items():
+        for part in cut_word(word.decode(), rule):
+            counts[part] += number
+    return counts
 
 
 def token_file(
@@ -91,7 +96,8 @@ def token_file(
 
     Raises what `count_words` raises.
     """
-    path = cached("tokens", FORMAT, fingerprint, vocabulary.hash, tokenizer.rule, documents, *_NO_MARKS[text.marks :])
+    ways = *_NO_MARKS[text.marks :], *_NO_PADDING[not text.padded :]
+    path = cached("tokens", FORMAT, fingerprint, vocabulary.hash, tokenizer.rule, documents, *ways)
     if not is_whole(path):
         with caching(path) as file:
             if not _write_tokens(file, text_pieces(text, fingerprint, documents), vocabulary, tokenizer, documents):
@@ -100,8 +106,9 @@ def token_file(
 
 
 def text_pieces(text: Text, fingerprint: str, documents: Documents) -> Iterable[bytes]:
-    """Yield a text in pieces that end between words; an empty piece replaces a book's title line."""
+    """Yield a text in pieces that end between words; an empty one stands for a title line or before a further file."""
     whole = pieces(text, fingerprint)
+    whole = without_padding(whole) if text.padded else whole
     return without_titles(whole) if documents == "book-title" else whole
 
 
@@ -121,24 +128,23 @@ def document_starts(documents: Documents, ends: Positions, blank: Flags, framed:
     are, only lines between blank lines count. The edges of the text count as blank lines.
 
     A mark starts a document only after a word: blank lines and marks at the start of a text belong to its first
-    document.
+    document. A further file of the text starts one, too.
 
     Args:
         documents: The kind of mark.
         ends: Index of each line's `<eos>`.
         blank: Whether each line is blank.
         framed: Whether each line is like a heading.
-        titles: Indices of the tokens after title lines.
+        titles: Indices of the tokens after title lines, and of the first of each further file.
     """
-    begins = np.append(0, ends[:-1] + 1)
+    marks, begins = np.empty(0, _INDEX), np.append(0, ends[:-1] + 1)
     after_blank, before_blank = np.append(True, blank[:-1]), np.append(blank[1:], True)
     if documents == "blank-line":
         marks = begins[after_blank & ~blank]
     elif documents == "heading":
         between = framed & after_blank & before_blank
         marks = begins[between if between[np.argmax(framed)] else framed]
-    else:
-        marks = np.unique(titles)
+    marks = np.union1d(marks, titles)
     first_word = np.append(begins[~blank], ends[-1])[0]
     return np.append(0, marks[(marks > first_word) & (marks <= ends[-1])])
 

@@ -37,7 +37,7 @@ from spanlm.data.tokenizer import Words
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, named, require
 from spanlm.interop import hf
-from spanlm.models.ops.precision import autocast
+from spanlm.models.ops.precision import autocast, products
 from spanlm.options import Precision
 from spanlm.runs.model import Model
 from spanlm.runs.requests import Score
@@ -146,6 +146,9 @@ class Yardstick(Model):
         began, count, total = time.perf_counter(), 0, Tally()
         for score, subwords in self._units(pieces, context, protocol.batch_size, protocol.precision):
             total, count = _plus(total, score), count + len(subwords)
+        if total.unk_tokens and protocol.spelling is not None:
+            why = f"the tokenizer of {self.folder} does not know {total.unk_tokens:,} words, and cannot spell them"
+            raise InputError("spell_unknown", limit=why, way_out="Leave it out")
         seconds, counted = time.perf_counter() - began, replace(corpus, oov={part: total.unk_tokens})
         result = evaluation_of(total, seconds, counted, part, protocol, corpus.written(part))
         where = "each line by itself" if context == "line" else "the text as one, state carried"
@@ -196,9 +199,10 @@ class Yardstick(Model):
                 self.predictor(name)
         unit = math.log(request.base)
         for score, subwords in self._units(pieces, request.state, precision=request.precision):
-            if score.oov and request.oov == "error":
+            if score.oov and (request.oov == "error" or request.spell_unknown):
                 where = f"line {score.sentence}, word {score.index}: {score.word!r}"
-                raise InputError(f"{where} is unknown to the tokenizer. Use {named('oov=flag')} to score it so.")
+                way = f"Leave {named('spell_unknown')} out" if request.spell_unknown else f"Use {named('oov=flag')}"
+                raise InputError(f"{where} is unknown to the tokenizer. {way} to score it so.")
             yield replace(score, surprisal=score.surprisal / unit, entropy=score.entropy / unit), subwords
 
     def _units(
@@ -277,7 +281,7 @@ class Yardstick(Model):
         """Return the values (rows, N − 1, 4) of all but the first of ids (rows, N) with lengths (rows, 1)."""
         ids = ids.to(self.model.device)
         mask = (torch.arange(ids.shape[1] - 1) < lengths - 1).long().to(ids.device)
-        with torch.no_grad(), autocast(ids.device, precision):
+        with torch.no_grad(), products(ids.device, precision), autocast(ids.device, precision):
             logits = self.model(input_ids=ids[:, :-1], attention_mask=mask, use_cache=False).logits
         log_p = logits.float().log_softmax(-1)
         edge = torch.zeros_like(log_p[..., 0])

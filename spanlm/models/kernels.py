@@ -1,4 +1,4 @@
-"""Faster kernels for some processors: matrix products and LSTM layers.
+"""What depends on the processor: faster matrix products and LSTM layers for some.
 
 `SPANLM_KERNELS=0` in the environment selects plain torch everywhere. The choice of a kernel depends on the processor's
 maker, on sizes and on the number of threads, never on timing, so that a machine always gives the same numbers
@@ -27,6 +27,9 @@ from spanlm.store.machine import processor_fields
 
 KERNELS = os.environ.get("SPANLM_KERNELS", "1") != "0"
 """Whether to use anything but plain torch."""
+
+GPU_ELEMENTS = 2**27
+"""Most numbers that a GPU computes at once (512 MB of float32) where a loop would save memory but call many kernels."""
 
 LEAST_PRODUCTS = 2**20
 """Multiplications in a product below which a call of the kernel costs more than it saves."""

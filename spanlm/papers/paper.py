@@ -20,6 +20,7 @@ from spanlm.scoring.options import DynamicConfig
 if TYPE_CHECKING:
     from spanlm.analysis.figures import Series
 
+Unit = Literal["words", "characters", "bytes"]
 Measure = Literal["perplexity", "cloze", "attention", "excess", "article", "sentences", "buffer"]
 
 WORD_CLASSES = {"NE": "named entities", "CN": "common nouns", "V": "verbs", "P": "prepositions"}
@@ -31,7 +32,10 @@ BY_LAG = "excess by lag"  # stands for a column for each range of lags
 
 @dataclass(frozen=True)
 class Reported:
-    """The numbers printed for a row: perplexities, static and with dynamic evaluation, sizes, and the corpus."""
+    """The numbers printed for a row: perplexities, static and with dynamic evaluation, sizes, and the corpus.
+
+    On characters and bytes, bits per character (bpc) are printed in place of perplexities.
+    """
 
     valid_ppl: float | None = None
     test_ppl: float | None = None
@@ -41,6 +45,9 @@ class Reported:
     model_parameters: float | None = field(default=None, kw_only=True)  # θ_M in millions, without them
     corpus: str = field(default="", kw_only=True)
     vocabulary_size: int = field(default=0, kw_only=True)
+    unit: Unit = field(default="words", kw_only=True)
+    valid_bpc: float | None = field(default=None, kw_only=True)
+    test_bpc: float | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +56,14 @@ class PublishedText:
 
     name: str  # what `data.corpus` calls it, if it is registered
     title: str
-    vocabulary_size: int  # with <eos> and <unk>
+    vocabulary_size: int  # with <eos>, and of words with <unk>
+    unit: Unit = "words"  # that it is a sequence of
     registered: bool = True  # False: it is no longer available
     described: str  # under tables
 
     def reported(self, *printed: float | None, **more: float) -> Reported:
         """Return the numbers of a row, in the order of `Reported`."""
-        return Reported(*printed, corpus=self.title, vocabulary_size=self.vocabulary_size, **more)
+        return Reported(*printed, corpus=self.title, vocabulary_size=self.vocabulary_size, unit=self.unit, **more)
 
 
 PENN_TREEBANK = PublishedText(
@@ -63,6 +71,16 @@ PENN_TREEBANK = PublishedText(
 )
 WIKITEXT_2 = PublishedText(
     name="wikitext-2", title="WikiText-2", vocabulary_size=33_278, described="WikiText-2 with 33,278 words"
+)
+PENN_CHARACTERS = PublishedText(
+    name="ptb-char",
+    title="Penn Treebank in characters",
+    vocabulary_size=50,
+    unit="characters",
+    described="Penn Treebank with 50 characters",
+)
+ENWIK8 = PublishedText(
+    name="enwik8", title="enwik8", vocabulary_size=205, unit="bytes", described="enwik8 with 205 bytes"
 )
 TEXTS = {"ptb": PENN_TREEBANK, "wt2": WIKITEXT_2}
 """By their label in the names of presets."""

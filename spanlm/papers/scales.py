@@ -200,8 +200,8 @@ def compressed(training: TrainingConfig, most: int) -> TrainingConfig:
 
     With E the published epochs, F of them at the full rate and E − F at a rate divided by f once more each, and n
     epochs here: F' = F n / E, rounded and at least 1, and f' = f^((E − F) / (n − F')), so that the last rate is the
-    published one. With patience, E is where the rate was divided by `SPENT`. Schedules that follow the validation loss
-    are only cut, and a warm-up keeps its steps.
+    published one. With patience, E is where the rate was divided by `SPENT`. Other schedules are only cut, and a
+    warm-up keeps its steps.
     """
     schedule, length = training.schedule, training.epochs
     stepwise = schedule.kind == "step"

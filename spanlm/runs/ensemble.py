@@ -12,7 +12,7 @@ from spanlm.errors import InputError, named, require, require_path
 from spanlm.models.ensemble import Ensemble
 from spanlm.runs.loading import load
 from spanlm.runs.model import Model, require_weights
-from spanlm.runs.requests import InStreams, ValidInStreams, fields_as_keywords
+from spanlm.runs.requests import OpenVocabulary, ValidInStreams, fields_as_keywords
 from spanlm.runs.texts import Texts
 from spanlm.scoring.combination import EnsembleEvaluation, TunedWeights, evaluate_members, tune_weights
 from spanlm.store.files import is_hf
@@ -75,8 +75,8 @@ class TrainedEnsemble(Model):
         runs = [require_weights(run, f"attention={how}").with_attention(how) for run in self.runs]
         return TrainedEnsemble(runs, weights=self.model.head.weights)
 
-    @fields_as_keywords(InStreams)
-    def evaluate_members(self, request: InStreams) -> EnsembleEvaluation:
+    @fields_as_keywords(OpenVocabulary)
+    def evaluate_members(self, request: OpenVocabulary) -> EnsembleEvaluation:
         """Measure each member, the ensemble and the oracle bound in one pass; the arguments are those of `evaluate`."""
         return evaluate_members(self.model, *self.texts.counted(request))
 

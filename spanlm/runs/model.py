@@ -213,9 +213,11 @@ class Model:
 
     def _scored(self, pieces: Iterable[Piece], request: Score) -> Iterator[WordScore]:
         network, predict_first = self.predictor("score"), self.texts.predict_first
-        settings: dict[str, Any] = {"predict_first": predict_first, "cache": request.cache}
-        settings["word_ends"] = self.texts.tokenizer.word_ends
-        return score_words(network, self.vocabulary, pieces, request, **settings)
+        tokenizer = self.texts.tokenizer
+        spells = request.spell_unknown and not tokenizer.exact  # with pieces no word is unknown
+        more: dict[str, Any] = {"predict_first": predict_first, "cache": request.cache}
+        more |= {"word_ends": tokenizer.word_ends, "spell": self.texts.speller().cost if spells else None}
+        return score_words(network, self.vocabulary, pieces, request, **more)
 
     def score_items(
         self, items: Iterable[str], *, state: Context = "line", eos: bool = False, **options: Any

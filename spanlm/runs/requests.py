@@ -18,6 +18,7 @@ from spanlm.options import Precision, option, options
 from spanlm.scoring.dynamic.statistics import DynamicStatistics
 from spanlm.scoring.dynamic.tuning import FINALISTS, FIRST_TOKENS
 from spanlm.scoring.options import (
+    SPELL_UNKNOWN,
     CacheConfig,
     CacheGrid,
     ClozeOptions,
@@ -117,6 +118,11 @@ class OnText:
         """Streams side by side; None: as many as leave the result unchanged."""
         return None
 
+    @property
+    def spell_unknown(self) -> bool:
+        """Whether the spelling of unknown words is counted."""
+        return False
+
 
 @options()
 class InStreams(OnText):
@@ -138,7 +144,14 @@ class ValidInStreams(OnValid, InStreams):
 
 
 @options()
-class Evaluate(InStreams):
+class OpenVocabulary(InStreams):
+    """The same, with a cost for the spelling of unknown words."""
+
+    spell_unknown: bool = option(SPELL_UNKNOWN, default=False)
+
+
+@options()
+class Evaluate(OpenVocabulary):
     """Arguments of `evaluate`."""
 
     cache: CacheConfig | None = option(

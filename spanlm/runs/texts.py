@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,11 +11,12 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
-from spanlm.data.config import CONVENTIONS, CORPORA, DEMO, SPLITS, BatchingKind, DataConfig, Part, Split
+from spanlm.data.config import CONVENTIONS, CORPORA, DEMO, SPLITS, BatchingKind, DataConfig, Part, Split, WordRule
 from spanlm.data.corpora import (
     WHOLE,
     Corpus,
     as_read,
+    count_training_words,
     load_corpus,
     load_text,
     of_its_own_documents,
@@ -33,6 +34,7 @@ from spanlm.models.memories import AnyMemoryConfig
 from spanlm.options import Precision
 from spanlm.scoring.options import ClozeContext, Context, State
 from spanlm.scoring.protocol import KINDS, Protocol
+from spanlm.scoring.spelling import Speller, Spelling
 from spanlm.scoring.words import SubwordScore, WordScore, WrittenScore, folded_scores, written_scores
 from spanlm.store.provenance import read_texts, starts
 from spanlm.training.config import BatchingConfig
@@ -45,6 +47,9 @@ if TYPE_CHECKING:
 STREAMS = BatchingConfig(kind="streams")
 _LOG = logging.getLogger(__name__)
 _CONTEXTS: dict[BatchingKind, Context] = {kind: context for context, kind in KINDS.items()}
+
+
+_CHANGED = "not the text that it was when this model was trained, which may have read some of it"
 
 
 class _Changed(Note):
@@ -94,6 +99,7 @@ class Texts:
         self.convention = name if data.tokenizer == "whitespace" and name in CONVENTIONS else None
         """Texts are rewritten in this corpus's way to write words; None: they are read as written."""
         self._is_noted = False
+        self._speller: Speller | None = None
         self._remembers_everything = any(memory.slots is None for memory in memories)
 
     @cached_property
@@ -200,7 +206,8 @@ class Texts:
             data = of_its_own_documents(data) if resets else data
         if reader is not None:
             cut = reader.data
-            data = replace(data, tokenizer=cut.effective_tokenizer, lines=cut.lines, marks=cut.marks)
+            same = ("lines", "marks", "vocabulary_size", "pieces")
+            data = replace(data, tokenizer=cut.effective_tokenizer, **{name: getattr(cut, name) for name in same})
         vocabulary = self.vocabulary if reader is None else reader.vocabulary
         if data_dir is not None:
             data = replace(data, dir=data_dir)
@@ -209,6 +216,43 @@ class Texts:
         splits, as_text = SPLITS if split is None else (split,), as_text or not other
         loaded = load_corpus(replace(data, download=request.download), vocabulary, splits, as_text=as_text)
         return self._with_unk_notes(loaded if other else self._with_changed_note(loaded))
+
+    def speller(self, beside: Corpus | None = None) -> Speller:
+        """Count how the words of the training text are spelled; `beside` is that of `training_counts`.
+
+        Raises:
+            InputError: the training text is not known, or not there.
+        """
+        if self._speller is None:
+            self._speller = Speller(self.training_counts(beside))
+        return self._speller
+
+    def training_counts(self, beside: Corpus | None = None, rule: WordRule | None = None) -> Mapping[str, int]:
+        """Count the words of the training text, also those outside the vocabulary; by default as the model cuts them.
+
+        The text is where it was, or in the folder that the corpus `beside` was looked for in.
+
+        Raises:
+            InputError: the training text is not known, or not there.
+        """
+        way = f"Leave {named('spell_unknown')} out"
+        if self._textless:
+            raise InputError(f"{self.folder}: {self._textless}, whose words say how unknown ones are spelled. {way}")
+        problem: InputError | None = None
+        for folder in dict.fromkeys((self.data.dir, beside.config.dir if beside and beside.config else self.data.dir)):
+            data = replace(self.data, dir=folder, download=False)
+            try:
+                counts, digest = count_training_words(
+                    data, self.vocabulary, rule or cast(WordRule, data.effective_tokenizer)
+                )
+            except InputError as error:
+                problem = problem or error
+                continue
+            if read_texts(self.folder).get("train", digest) != digest:
+                _LOG.info("note: %s train: %s", data.corpus, _CHANGED)
+            return counts
+        assert problem is not None
+        raise problem.within(f"{self.folder}: the training text")
 
     def note_changes(self, corpus: Corpus) -> None:
         """Log the note that a text has changed since training, for a corpus that is not reported on."""
@@ -233,8 +277,7 @@ class Texts:
         """Add a note if the training corpus has changed since training."""
         before = read_texts(self.folder)
         changed = [part for part, text in corpus.texts.items() if before.get(part, text) != text]
-        problem = "not the text that it was when this model was trained, which may have read some of it"
-        note = _Changed(f"{corpus.name} {' and '.join(changed)}: {problem}")
+        note = _Changed(f"{corpus.name} {' and '.join(changed)}: {_CHANGED}")
         return replace(corpus, notes=[*corpus.notes, note]) if changed else corpus
 
     def _is_of_training(self, name: str, data_dir: str | None) -> bool:
@@ -326,7 +369,10 @@ class Texts:
         """Return a corpus, the part to read, and its protocol; see `part` and `protocol` for errors."""
         loaded, part = self.part(request.corpus, request.split)
         settings: dict[str, Any] = {"batch_size": request.batch_size, "precision": request.precision}
-        return loaded, part, self.protocol(loaded, part, request.state, **settings)
+        protocol = self.protocol(loaded, part, request.state, **settings)
+        if request.spell_unknown:
+            protocol = replace(protocol, spelling=Spelling.of(loaded, part, lambda: self.speller(loaded)))
+        return loaded, part, protocol
 
     def refuse_context(self, state: Context, text: str = "all of the text") -> None:
         """Refuse a context that the model never had in training.

@@ -30,6 +30,12 @@ BASES = {"2": 2.0, "e": math.e, "10": 10.0}
 """Bases of logarithms by their names on the command line: bits, nats and bans."""
 
 
+SPELL_UNKNOWN = (
+    "words outside the vocabulary cost their spelling, too: p(<unk>) times p of a model of characters, counted over "
+    "the training text's rare words"
+)
+
+
 @options()
 class ScoreOptions:
     """Options for scoring words."""
@@ -45,6 +51,7 @@ class ScoreOptions:
     oov: Literal["flag", "error"] = option(
         "words outside the vocabulary: score as <unk> and flag, or refuse (error)", default="flag"
     )
+    spell_unknown: bool = option(SPELL_UNKNOWN, default=False)
     eos: bool = option("give line ends rows, too", default=False)
     looks: bool = option("give columns on where the model looked, too", default=False)
     precision: Precision = option("of matrix products", default="fp32")

@@ -11,13 +11,14 @@ from types import MappingProxyType
 from typing import Any
 
 from spanlm.data.batching import Segment
-from spanlm.data.corpora import Corpus
+from spanlm.data.corpora import Corpus, Written
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import require
 from spanlm.models.interfaces import NextWordModel
 from spanlm.scoring.cache import NeuralCache
 from spanlm.scoring.options import CacheConfig
 from spanlm.scoring.protocol import LENGTH, STANDARD, Protocol, lines_counted
+from spanlm.scoring.spelling import Spelling
 from spanlm.scoring.stream import Scored, log_p, read
 from spanlm.scoring.tally import Tally, perplexity, tallies
 
@@ -88,10 +89,10 @@ class Parts:
 
 @dataclass(frozen=True)
 class Share:
-    """The NLL of some targets, per target, word or character.
+    """The NLL of some targets, per target, word, character or byte.
 
     Attributes:
-        count: number of targets, words or characters.
+        count: number of targets, words, characters or bytes.
         nll: summed negative log-likelihood of the targets, nats.
         nats: nll / count.
         bits: the same in bits; bpc for characters.
@@ -125,12 +126,15 @@ class Evaluation:
         unk_tokens: targets that are <unk>: words outside the vocabulary, and <unk> in the text itself.
         perplexity_without_unk: perplexity over the targets that are not <unk>; None if all are.
         shares: the NLL by convention, each over its own targets: `all`, `without_unk`, `without_eos` and
-            `without_unk_and_eos`; and the NLL of all targets per written `words` and `characters`, see
-            `spanlm.data.corpora.Corpus.written`. Conventions without targets or written text are left out.
-        salton2017: the count of Salton et al. if each sentence is its own context; else None.
+            `without_unk_and_eos`; and the NLL of all targets per written `words`, `characters` and `bytes`, see
+            `spanlm.data.corpora.Written`. Conventions without targets or written text are left out.
+        tokens_per_word: tokens / written words, t: perplexity per word is perplexity^t; None without written text.
+        salton2017: the count of Salton et al. if each sentence is its own context; None otherwise, and with `spelling`.
         without_cache: with a cache, the evaluation without it; else None.
         without_dynamic: with dynamic evaluation, the evaluation with the trained weights; else None.
         parts: the perplexities of a mixture's two predictions; None for other models, and with a cache.
+        spelling: the spelling of unknown words; its NLL is part of every number but those without <unk>, which then are
+            of an open vocabulary. None: they are predicted as <unk>.
         notes: warnings about the text, for example that it has changed since training.
     """
 
@@ -149,10 +153,12 @@ class Evaluation:
     perplexity_without_unk: float | None
     tokens_per_second: float
     shares: dict[str, Share]
+    tokens_per_word: float | None = None
     salton2017: SaltonCount | None = None
     without_cache: Evaluation | None = None
     without_dynamic: Evaluation | None = None
     parts: Parts | None = None
+    spelling: Spelling | None = None
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -228,7 +234,7 @@ def measure(
         also = f"; {done}" if done else ""
         result = evaluation_of(total, seconds, corpus, split, protocol, written)
         count = None
-        if protocol.context == "line":
+        if protocol.context == "line" and protocol.spelling is None:
             per_predicted = perplexity(nll / predicted) if predicted else math.nan
             ppl = perplexity(nll / total.tokens)
             count = SaltonCount(salton + also, predicted, total.tokens, nll, ppl, per_predicted)
@@ -237,23 +243,25 @@ def measure(
 
 
 def evaluation_of(
-    total: Tally, seconds: float, corpus: Corpus, split: str, protocol: Protocol, written: tuple[int, int] | None
+    total: Tally, seconds: float, corpus: Corpus, split: str, protocol: Protocol, written: Written | None
 ) -> Evaluation:
-    """Make an evaluation of the sums over a split; `written` has the words and characters of its text."""
+    """Make an evaluation of the sums over a split; `written` has the counts of its original text."""
+    spelling = protocol.spelling
+    if spelling is not None:
+        total = total.spelled(spelling.nll)
     known = total.tokens - total.unk_tokens
-    words, characters = written or (0, 0)
+    written = written or Written(0, 0, 0)
     shared = {
         "all": (total.nll, total.tokens),
         "without_unk": (total.nll - total.unk_nll, known),
         "without_eos": (total.nll - total.eos_nll, total.tokens - total.eos_tokens),
         "without_unk_and_eos": (total.nll - total.unk_nll - total.eos_nll, known - total.eos_tokens),
-        "words": (total.nll, words),
-        "characters": (total.nll, characters),
+        **{name: (total.nll, count) for name, count in written._asdict().items()},
     }
     return Evaluation(
         corpus=corpus.name,
         split=split,
-        protocol=protocol.description(corpus, split),
+        protocol="; ".join([protocol.description(corpus, split), *([spelling.description] if spelling else [])]),
         tokens=total.tokens,
         nll=total.nll,
         nll_per_token=total.loss,
@@ -266,8 +274,10 @@ def evaluation_of(
         perplexity_without_unk=perplexity((total.nll - total.unk_nll) / known) if known else None,
         tokens_per_second=total.tokens / seconds,
         shares={name: Share.of(nll, count) for name, (nll, count) in shared.items() if count},
+        tokens_per_word=total.tokens / written.words if written.words else None,
         parts=parts_of(total.metrics, total.tokens),
-        notes=tuple(corpus.notes),
+        spelling=spelling,
+        notes=(*corpus.notes, *(spelling.notes if spelling else ())),
     )
 
 

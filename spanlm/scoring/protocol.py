@@ -10,6 +10,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
 from spanlm.options import Precision, at_least, option, options
 from spanlm.scoring.options import Context
+from spanlm.scoring.spelling import Spelling
 
 KINDS: dict[Context, BatchingKind] = {"carry": "streams", "document": "documents", "line": "sentences"}
 """A word's context -> how the text is cut."""
@@ -40,6 +41,7 @@ class Protocol:
         "of a line is read without being predicted (Salton et al., 2017)",
         default=True,
     )
+    spelling: Spelling | None = option("the spelling of the text's unknown words, whose cost is added", default=None)
 
     def batcher(
         self, corpus: Corpus, split: str, *, in_order: bool = False, length: int = LENGTH, whole: bool = True

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from spanlm.data.batching import Segment
 from spanlm.models.interfaces import LMState, NextWordModel, Readout, Scores
-from spanlm.models.ops.precision import autocast
+from spanlm.models.ops.precision import autocast, products
 from spanlm.options import Precision
 from spanlm.scoring.protocol import STANDARD, Protocol
 
@@ -55,7 +55,7 @@ def evaluating(model: NextWordModel, precision: Precision = "fp32") -> Iterator[
     if was_training:  # setting the mode visits every module and costs as much as a short segment of a small model
         model.eval()
     try:
-        with torch.no_grad(), autocast(model.device, precision):
+        with torch.no_grad(), products(model.device, precision), autocast(model.device, precision):
             yield
     finally:
         if was_training:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 
 import torch
@@ -55,6 +55,11 @@ class Tally:
             self.first_nll + float(nll[first].sum()),
             {name: self.metrics.get(name, 0.0) + x for name, x in more.items()} if column == "log_p" else {},
         )
+
+    def spelled(self, nll: float) -> Tally:
+        """Add the NLL of the spellings of unknown words, also to that of each of a mixture's predictions."""
+        metrics = {**self.metrics, "other_nll": self.metrics.get("other_nll", 0.0) + nll}
+        return replace(self, nll=self.nll + nll, unk_nll=self.unk_nll + nll, metrics=metrics)
 
 
 def tally(scored: Iterable[Scored], vocabulary: Vocabulary) -> Tally:

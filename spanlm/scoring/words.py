@@ -69,7 +69,11 @@ class WordScore:
     sentence: Annotated[int, "which line, from 1"]
     index: Annotated[int, "which word of the line, from 1"]
     word: Annotated[str, "as written, or as the tokenizer has it"]
-    surprisal: Annotated[float, "−log p(word), in the unit of `ScoreOptions.base`; NaN where nothing was predicted"]
+    surprisal: Annotated[
+        float,
+        "−log p(word), in the unit of `ScoreOptions.base`, of an unknown word with its spelling's if that is counted; "
+        "NaN where nothing was predicted",
+    ]
     entropy: Annotated[float, "of the distribution the word was drawn from, same unit; NaN where there is none"]
     rank: Annotated[int | None, "1 if no word was more probable; None where nothing was predicted"]
     oov: Annotated[bool, "not in the vocabulary: surprisal and rank are those of <unk>"]
@@ -132,6 +136,7 @@ def score_words(
     *,
     predict_first: bool = True,
     cache: CacheConfig | None = None,
+    spell: Callable[[str], float] | None = None,
     word_ends: Sequence[int] | None = None,
 ) -> Iterator[WordScore]:
     """Score a text of any length as a stream.
@@ -139,7 +144,8 @@ def score_words(
     With `word_ends`, see `spanlm.data.tokenizer.Tokenizer`, scores are `SubwordScore`.
 
     Without `predict_first` no <eos> opens a line, and first words are read but not predicted. A `cache` is emptied at
-    each reset of the context; it gives a probability to the next word only, so there is no entropy and no rank.
+    each reset of the context; it gives a probability to the next word only, so there is no entropy and no rank. `spell`
+    gives the NLL of an unknown word's spelling, nats, which its surprisal then includes.
 
     Raises:
         InputError: a word is outside the vocabulary with oov="error", the state is not line without `predict_first`, or
@@ -159,7 +165,7 @@ def score_words(
     if cache is not None:
         questions.append(NeuralCache(cache, across=False))
     scored = read(model, text.segments(), Protocol(precision=options.precision), *questions)
-    return _rows(text, in_text_order(scored), vocabulary, options, looks)
+    return _rows(text, in_text_order(scored), vocabulary, options, looks, spell)
 
 
 def _refusing_unknown(pieces: Iterable[Piece], vocabulary: Vocabulary) -> Iterator[Piece]:
@@ -284,7 +290,12 @@ class _Looks:
 
 
 def _rows(
-    text: _Text, blocks: Iterable[Scored], vocabulary: Vocabulary, options: ScoreOptions, looks: _Looks | None
+    text: _Text,
+    blocks: Iterable[Scored],
+    vocabulary: Vocabulary,
+    options: ScoreOptions,
+    looks: _Looks | None,
+    spell: Callable[[str], float] | None,
 ) -> Iterator[WordScore]:
     """Yield the rows of a text's tokens as soon as they are scored."""
     read = list[str]()
@@ -301,6 +312,8 @@ def _rows(
                 del read[: -looks.reach]
         if options.eos or not token.ends:
             oov = token.word not in vocabulary
+            if oov and spell is not None:
+                surprisal += spell(token.word) / math.log(options.base)
             numbers = token.sentence, token.number, token.word, surprisal, entropy, rank, oov, looked
             yield WordScore(*numbers) if end is None else SubwordScore(*numbers, end)
 

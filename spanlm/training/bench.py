@@ -25,7 +25,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.errors import RunError
 from spanlm.models.counting import count_configured
 from spanlm.models.interfaces import NextWordModel
-from spanlm.models.ops.precision import usable
+from spanlm.models.ops.precision import lacks
 from spanlm.options import Precision
 from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.stream import read
@@ -126,7 +126,7 @@ def time_training(
 
 
 def precisions(device: torch.device) -> list[Precision]:
-    return [precision for precision in get_args(Precision) if usable(precision, device) == precision]
+    return [precision for precision in get_args(Precision) if not lacks(precision, device)]
 
 
 def idle_trainer(config: RunConfig, corpus: Corpus) -> Trainer:

@@ -30,14 +30,20 @@ USUAL_PAST = 5
 class OptimizerConfig:
     """The optimiser: from a gradient to an update."""
 
-    kind: Literal["adam", "adagrad", "sgd", "nt_asgd"] = option(
-        "adam (Kingma & Ba, 2015; betas 0.9 and 0.999, epsilon 1e-8), adagrad (Duchi et al., 2011; sums of "
-        "squares from 0, epsilon 1e-10), sgd (no momentum) or nt_asgd (Merity et al., 2018: sgd that, once "
-        "validation stagnates, is judged and saved by the average of its weights over all steps since then)",
+    kind: Literal["adam", "adamw", "adagrad", "sgd", "nt_asgd"] = option(
+        "adam (Kingma & Ba, 2015; betas 0.9 and `beta2`, epsilon 1e-8), adamw (Loshchilov & Hutter, 2019: adam that "
+        "shrinks matrices by lr · weight_decay at each step, but neither biases nor norms), adagrad (Duchi et al., "
+        "2011; sums of squares from 0, epsilon 1e-10), sgd (no momentum) or nt_asgd (Merity et al., 2018: sgd that, "
+        "once validation stagnates, is judged and saved by the average of its weights over all steps since then)",
         default="adam",
     )
     lr: float = option("learning rate at the start", default=0.001, limit=POSITIVE)
-    weight_decay: float = option("L2, added to the gradient after clipping", default=0.0, limit=NOT_NEGATIVE)
+    weight_decay: float = option(
+        "L2, added to the gradient after clipping; of adamw: decoupled from it", default=0.0, limit=NOT_NEGATIVE
+    )
+    beta2: float = option(
+        "of adam and adamw: how slowly the mean square of a gradient changes", default=0.999, limit=SHARE
+    )
     clip: float | None = option(
         "largest global gradient norm; null: never clipped", default=5.0, limit=Limit(lambda clip: clip > 0, "positive")
     )
@@ -67,6 +73,8 @@ class OptimizerConfig:
         if self.kind != "nt_asgd":
             of_averages = "nonmonotone", "switch_after", "lagged_rates"
             require_defaults(self, "training.optimizer", of_averages, "unless training.optimizer.kind is nt_asgd")
+        if self.kind not in ("adam", "adamw"):
+            require_defaults(self, "training.optimizer", ["beta2"], "unless training.optimizer.kind is adam or adamw")
         switched = self.switch_after is not None and self.nonmonotone != USUAL_PAST
         require_fields(self, ("nonmonotone", not switched, by_test))
 
@@ -75,9 +83,11 @@ class OptimizerConfig:
 class ScheduleConfig:
     """The learning-rate schedule over epochs."""
 
-    kind: Literal["constant", "step", "plateau"] = option(
+    kind: Literal["constant", "step", "milestones", "plateau", "cosine"] = option(
         "constant; step: divided by `factor` after every epoch once `full_epochs` epochs had the full rate; "
-        "plateau: divided by `factor` after every epoch whose validation loss is not the best so far",
+        "milestones: divided by `factor` after each of the epochs in `milestones`; "
+        "plateau: divided by `factor` after every epoch whose validation loss is not the best so far; cosine: falls at "
+        "every step, by half a cosine over training.epochs, to `final_share` of it",
         default="constant",
     )
     factor: float = option(
@@ -90,15 +100,32 @@ class ScheduleConfig:
         default=5,
         limit=at_least(1),
     )
+    final_share: float = option("for cosine: the last rate as a share of the first", default=0.1, limit=SHARE)
+    milestones: tuple[int, ...] | None = option(
+        "for milestones: epochs, as [300, 400]",
+        default=None,
+        limit=Limit(
+            lambda epochs: epochs and [0, *epochs] == sorted({0, *epochs}),
+            "one or more positive numbers that grow",
+        ),
+    )
     warmup: int = option(
         "first optimiser steps, over which the rate rises linearly from 0; 0: none", default=0, limit=at_least(0)
     )
 
     def __post_init__(self) -> None:
-        for name, kinds in (("factor", ("step", "plateau")), ("full_epochs", ("step",))):
+        dividing = ("step", "milestones", "plateau")
+        of_kinds = {"factor": dividing, "full_epochs": ("step",), "milestones": ("milestones",)}
+        for name, kinds in (of_kinds | {"final_share": ("cosine",)}).items():
             if self.kind not in kinds:
                 unless = f"unless training.schedule.kind is {' or '.join(kinds)}"
                 require_defaults(self, "training.schedule", [name], unless)
+        listed = self.milestones is not None or self.kind != "milestones"
+        require_fields(self, ("milestones", listed, "a list of epochs with training.schedule.kind=milestones"))
+
+    def cosine(self, done: float) -> float:
+        """Return the share of the rate when this share of the training is done."""
+        return self.final_share + (1 - self.final_share) * (1 + math.cos(math.pi * min(1.0, done))) / 2
 
 
 @options("training.finetune")
@@ -194,6 +221,11 @@ class BatchingConfig:
         default=None,
         limit=at_least(0),
     )
+    length_multiple: int = option(
+        "round a drawn length to a multiple of this, so that a GPU needs fewer graphs (training.graph)",
+        default=1,
+        limit=at_least(1),
+    )
     partial_shuffle: bool = option(
         "rotate every stream by a uniform number of steps each epoch (Press, 2019)", default=False
     )
@@ -242,7 +274,7 @@ class BatchingConfig:
 
 _OF_ONE_KIND = {
     "sentences": ("long_sentences", "predict_first"),
-    "streams": ("length_spread", "short_share", "partial_shuffle"),
+    "streams": ("length_spread", "short_share", "length_multiple", "partial_shuffle"),
 }
 """Fields that apply only to one kind of batches."""
 
@@ -295,11 +327,16 @@ class TrainingConfig:
     )
     seed: int = option("of initial weights, dropout and order", default=1, limit=SEED)
     precision: Precision = option(
-        "fp32, or bf16: products in bfloat16; master weights, losses and sums in float32; an LSTM's state has the "
-        "type of torch's kernel",
+        "fp32; bf16: products in bfloat16; master weights, losses and sums in float32; an LSTM's state has the "
+        "type of torch's kernel; or tf32: products of float32 with 10 bits of precision, on GPUs that have it",
         default="fp32",
     )
     device: str = option("auto takes a GPU if there is one", default="auto")
+    graph: Literal["auto", "off"] = option(
+        "auto: on a GPU, replay each step as one CUDA graph, with the same numbers but for last bits; of at most 16 "
+        "lengths, and not with adagrad or under torchrun. Not yet tried on a GPU, so off by default",
+        default="off",
+    )
     checkpoint_every: int = option(
         "optimiser steps between checkpoints; one is always written after an epoch", default=500, limit=at_least(1)
     )
@@ -313,7 +350,9 @@ class TrainingConfig:
             "training.optimizer.nonmonotone"
         )
         drawn = "all unless training.start_from names a run whose weights are to stay: what is drawn would never learn"
+        falls = "another than cosine, which ends with training.epochs, where training.finetune.stages is not 0"
         averages = stages == 0 or self.optimizer.kind == "nt_asgd"
+        require(not stages or self.schedule.kind != "cosine", "training.schedule.kind", "cosine", falls)
         require(averages, "training.finetune.stages", stages, of_averages)
         in_time = switch_after is None or switch_after < self.epochs
         require_fields(

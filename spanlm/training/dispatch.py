@@ -61,7 +61,7 @@ def dispatched(trainer: Trainer, segment: Segment) -> DispatchedStep:
 
     The trainer has no weights afterwards.
     """
-    trainer.device = torch.device("meta")
+    trainer.device, trainer.graphs = torch.device("meta"), None
     trainer.model = shapes_alone(trainer.config.model, len(trainer.corpus.vocabulary)).train()
     trainer.optimizer = build_optimizer(trainer.config.training.optimizer, trainer.model)
     trainer.state = trainer.initial = trainer.model.init_state(len(trainer.streams))

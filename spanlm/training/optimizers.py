@@ -51,18 +51,27 @@ class Optimizer(ABC):
         for parameter in self.parameters:
             parameter.grad = None
 
-    @torch.no_grad()
     def step(self) -> None:
-        """Update the parameters that have a gradient."""
-        if pairs := [(parameter, parameter.grad) for parameter in self.parameters if parameter.grad is not None]:
-            self._move([parameter for parameter, _ in pairs], [grad for _, grad in pairs])
+        """Update the parameters that have a gradient: all three parts of a step."""
+        self.begin()
+        self.update(self.lr)
+        self.finish()
 
-    @property
-    def _settings(self) -> dict[str, Any]:
-        return {"fused": True, "lr": self.lr, "weight_decay": self.weight_decay, "maximize": False}
+    def begin(self) -> None:  # noqa: B027  # most have nothing to do, here and in `finish`
+        """Set `lr` to the rate that this step uses."""
+
+    @torch.no_grad()
+    def update(self, lr: float | Tensor, unless: Tensor | None = None) -> None:
+        """Move the parameters that have a gradient, unless `unless`, a float32, is 1: nothing waits for a GPU."""
+        if pairs := [(parameter, parameter.grad) for parameter in self.parameters if parameter.grad is not None]:
+            settings = {"fused": True, "lr": lr, "weight_decay": self.weight_decay, "maximize": False}
+            self._move([parameter for parameter, _ in pairs], [grad for _, grad in pairs], found_inf=unless, **settings)
+
+    def finish(self) -> None:  # noqa: B027
+        """Do what follows an update that was done."""
 
     @abstractmethod
-    def _move(self, parameters: list[Tensor], grads: list[Tensor]) -> None:
+    def _move(self, parameters: list[Tensor], grads: list[Tensor], **settings: Any) -> None:
         """Call the fused kernel."""
 
     def _kept(self, parameters: Sequence[Tensor]) -> list[list[Tensor]]:
@@ -75,14 +84,38 @@ class Optimizer(ABC):
 
 
 class Adam(Optimizer):
-    """Kingma & Ba (2015): betas 0.9 and 0.999, epsilon 1e-8; L2 is added to the gradient."""
+    """Kingma & Ba (2015): betas 0.9 and `beta2`, epsilon 1e-8; L2 is added to the gradient."""
 
     entries = ("step", "exp_avg", "exp_avg_sq")
+    decoupled: ClassVar[bool] = False
 
-    def _move(self, parameters: list[Tensor], grads: list[Tensor]) -> None:
+    def __init__(
+        self, parameters: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0, beta2: float = 0.999
+    ) -> None:
+        super().__init__(parameters, lr, weight_decay)
+        self.beta2 = beta2
+
+    def _move(self, parameters: list[Tensor], grads: list[Tensor], **settings: Any) -> None:
         steps, means, squares = self._kept(parameters)
-        betas: dict[str, Any] = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "amsgrad": False}
-        adam(parameters, grads, means, squares, [], steps, **betas, **self._settings)
+        betas: dict[str, Any] = {"beta1": 0.9, "beta2": self.beta2, "eps": 1e-8, "amsgrad": False}
+        settings |= {"decoupled_weight_decay": self.decoupled}
+        adam(parameters, grads, means, squares, [], steps, **betas, **settings)
+
+
+class AdamW(Adam):
+    """Loshchilov & Hutter (2019): w ← (1 − η · decay) w − η · Adam's move; no decay of biases and norms.
+
+    Biases and norms are the parameters of fewer than two dimensions; the embedding is a matrix and decays.
+    """
+
+    decoupled = True
+
+    def _move(self, parameters: list[Tensor], grads: list[Tensor], **settings: Any) -> None:
+        pairs = list(zip(parameters, grads, strict=True))
+        for decays in (True, False):
+            if chosen := [pair for pair in pairs if (pair[0].dim() > 1) == decays]:
+                decay = settings["weight_decay"] if decays else 0.0
+                super()._move(*map(list, zip(*chosen, strict=True)), **{**settings, "weight_decay": decay})
 
 
 class Adagrad(Optimizer):
@@ -94,17 +127,17 @@ class Adagrad(Optimizer):
         super().__init__(parameters, lr, weight_decay)
         self._kept(self.parameters)  # checkpoints from before the first step contain this state
 
-    def _move(self, parameters: list[Tensor], grads: list[Tensor]) -> None:
+    def _move(self, parameters: list[Tensor], grads: list[Tensor], **settings: Any) -> None:
         steps, sums = self._kept(parameters)
-        adagrad(parameters, grads, sums, steps, lr_decay=0.0, eps=1e-10, **self._settings)
+        adagrad(parameters, grads, sums, steps, lr_decay=0.0, eps=1e-10, **settings)
 
 
 class SGD(Optimizer):
     """w ← w − η (g + decay · w), without momentum."""
 
-    def _move(self, parameters: list[Tensor], grads: list[Tensor]) -> None:
+    def _move(self, parameters: list[Tensor], grads: list[Tensor], **settings: Any) -> None:
         momenta: list[Tensor | None] = [None] * len(grads)
-        sgd(parameters, grads, momenta, momentum=0.0, dampening=0.0, nesterov=False, **self._settings)
+        sgd(parameters, grads, momenta, momentum=0.0, dampening=0.0, nesterov=False, **settings)
 
 
 class NTASGD(SGD):
@@ -124,23 +157,24 @@ class NTASGD(SGD):
         self.averaged_steps: int | None = None
         self.late_rate = lr  # with lagged rates, the rate of the next step
 
-    @torch.no_grad()
-    def step(self) -> None:
+    def begin(self) -> None:
         wanted = self.lr
         if self.lagged_rates and self.averaged_steps:  # the first averaged step uses the rate as set
             self.lr = self.late_rate
-        super().step()
         self.late_rate = wanted
+
+    @torch.no_grad()
+    def finish(self) -> None:
         if self.averaged_steps is None:
             return
         self.averaged_steps += 1
         weight = 1 / max(1, self.averaged_steps - self.lagged_rates)  # w̄ += (w − w̄) / K
-        for parameter in self.parameters:
-            state = self.state[parameter]
-            if "average" in state:
-                state["average"].lerp_(parameter, weight)
-            else:
+        states = [self.state[parameter] for parameter in self.parameters]
+        if "average" not in states[0]:
+            for state, parameter in zip(states, self.parameters, strict=True):
                 state["average"] = parameter.detach().clone()
+        else:
+            torch._foreach_lerp_([state["average"] for state in states], self.parameters, weight)
 
     @torch.no_grad()
     def exchange(self) -> None:
@@ -169,7 +203,10 @@ def build_optimizer(config: OptimizerConfig, model: nn.Module) -> Optimizer:
     parameters = [p for p in model.parameters() if p.requires_grad]
     if config.kind == "nt_asgd":
         return NTASGD(parameters, config.lr, config.weight_decay, config.lagged_rates)
-    kinds: dict[str, type[Adam | Adagrad | SGD]] = {"adam": Adam, "adagrad": Adagrad, "sgd": SGD}
+    if config.kind in ("adam", "adamw"):
+        kind = AdamW if config.kind == "adamw" else Adam
+        return kind(parameters, config.lr, config.weight_decay, config.beta2)
+    kinds: dict[str, type[Adagrad | SGD]] = {"adagrad": Adagrad, "sgd": SGD}
     return kinds[config.kind](parameters, config.lr, config.weight_decay)
 
 
@@ -203,8 +240,10 @@ def restore_optimizer(optimizer: Optimizer, model: nn.Module, state: dict[str, T
 def next_rate(config: ScheduleConfig, rate: float, epochs_done: int, improved: bool) -> float:
     """Return the learning rate of the epoch after `epochs_done` epochs.
 
-    step: rate_e = rate_0 / factor^max(0, e + 1 − full_epochs) for e = 0, 1, …; plateau: divided unless the last
-    epoch gave the best validation loss so far.
+    step: rate_e = rate_0 / factor^max(0, e + 1 − full_epochs) for e = 0, 1, …; milestones: divided after each of these
+    epochs; plateau: divided unless the last epoch gave the best validation loss so far. The rates of cosine do not
+    follow from each other (`ScheduleConfig.cosine`).
     """
-    divide = {"constant": False, "step": epochs_done >= config.full_epochs, "plateau": not improved}[config.kind]
-    return rate / config.factor if divide else rate
+    reached = epochs_done in (config.milestones or ())
+    falls = {"step": epochs_done >= config.full_epochs, "milestones": reached, "plateau": not improved}
+    return rate / config.factor if falls.get(config.kind) else rate

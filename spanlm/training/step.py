@@ -48,7 +48,6 @@ def backward(
     every group, starting from `state`, and its gradients are one summand of the total.
     """
     tokens, streams = segment.mask.sum(), segment.mask.shape[1]
-    pairs = neighbours(segment.mask).sum().clamp(min=1)
     divisor = tokens if training.loss == "mean" else streams
     states, nlls, sums = [], [], []
     for group, before in _groups(segment, state, training.batching.group_size, ranks):
@@ -58,13 +57,13 @@ def backward(
         nll, extra = torch.where(group.mask, -scores.log_prob, 0.0).sum(), scores.extra_loss
         total = nll if isinstance(extra, float) else nll + torch.where(group.mask, extra, 0.0).sum()
         loss = total / divisor + model.head.penalty() * (group.mask.shape[1] / streams)
-        penalties: Tensor | float = 0.0  # means for every `training.loss`
-        if training.activation_penalty:
-            penalties += training.activation_penalty * activation(readout.features, group.mask) / tokens
+        if training.activation_penalty:  # both penalties are means for every `training.loss`
+            loss = loss + training.activation_penalty * activation(readout.features, group.mask) / tokens
         if training.temporal_penalty:
             assert readout.hidden is not None  # a LanguageModel always has the encoder's output
-            penalties += training.temporal_penalty * temporal_activation(readout.hidden, group.mask) / pairs
-        (loss + penalties).backward()  # type: ignore[no-untyped-call]
+            pairs = neighbours(segment.mask).sum().clamp(min=1)
+            loss = loss + training.temporal_penalty * temporal_activation(readout.hidden, group.mask) / pairs
+        loss.backward()  # type: ignore[no-untyped-call]
         states.append(after.detach())
         nlls.append(nll.detach().double())
         sums.append(metric_sums(scores.metrics, group.mask))

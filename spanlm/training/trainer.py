@@ -17,7 +17,7 @@ from spanlm.data.batching import Segment
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, RunError
 from spanlm.models.interfaces import LMState
-from spanlm.models.ops.precision import usable
+from spanlm.models.ops.precision import products, usable
 from spanlm.scoring.perplexity import log_of_training
 from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.stream import read
@@ -41,6 +41,7 @@ from spanlm.store.run_folder import (
 from spanlm.store.signals import StopRequest, stop_request
 from spanlm.training import optimizers, setup
 from spanlm.training.distributed import ALONE, Ranks
+from spanlm.training.graph import Computed, Graphs, Rate, RecordedSteps
 from spanlm.training.position import Position
 from spanlm.training.progress import Journal, Watcher
 from spanlm.training.step import backward, clip
@@ -89,6 +90,11 @@ class Trainer:
         self.segments = self.batcher.count(self._order())
         self.streams = self.ranks.streams(config.training.batching)
         self.state = self.initial = self.model.init_state(len(self.streams))
+        alone, training = self.ranks.count == 1, config.training
+        # the fused kernel of adagrad takes its rate from the processor
+        able = self.device.type == "cuda" and alone and training.optimizer.kind != "adagrad"
+        records = able and training.graph == "auto"
+        self.graphs: RecordedSteps | None = Graphs(self.compute, self.device, self.watcher.note) if records else None
 
     def restore(self) -> None:
         """Resume from the last checkpoint, if there is one.
@@ -213,26 +219,39 @@ class Trainer:
         Raises:
             RunError: the loss or the gradient is not finite; nothing was updated.
         """
-        position, training = self.position, self.config.training
+        position, schedule = self.position, self.config.training.schedule
         # before the segment moves to a GPU, where reading `reset` would wait for the device
         state = self.state.reset(segment.reset[self.streams], self.initial)
-        if self.device.type != "cpu":
-            segment = segment.to(self.device)
-        result = backward(self.model, segment, state, training, self.ranks)
-        sums = self.ranks.total(self.model, [result.nll, result.metrics], self.request)
-        norm = clip(self.model, training.optimizer.clip)
-        # one transfer per step, since each transfer waits for the device
-        numbers = torch.stack([sums[0], result.tokens.double(), norm.double()])
-        nll, tokens, norm_value, *metrics = torch.cat([numbers, sums[1]]).tolist()
-        self._refuse_not_finite(nll, norm_value)
-        warmup = training.schedule.warmup
+        if schedule.kind == "cosine":
+            done = position.epoch + position.segment / self.segments
+            position.rate = self.config.training.optimizer.lr * schedule.cosine(done / self.config.training.epochs)
+        warmup = schedule.warmup
         rate = position.rate * min(1.0, (position.step + 1) / warmup) if warmup else position.rate
         self.optimizer.lr = rate * segment.rate_share
-        self.optimizer.step()
+        self.optimizer.begin()
+        if self.graphs is None:
+            computed = self.compute(segment.to(self.device), state, self.optimizer.lr)
+        else:
+            computed = self.graphs(segment, state, self.optimizer.lr)
+        # one transfer per step, since each transfer waits for the device
+        nll, tokens, norm, *metrics = computed.numbers.tolist()
+        self._refuse_not_finite(nll, norm)
+        self.optimizer.finish()
+        self.state = computed.state
+        position.advance(nll, int(tokens), dict(zip(computed.names, metrics, strict=True)))
+        self.journal.step(position, self.segments, self.optimizer.lr, norm, int(tokens))
+
+    def compute(self, segment: Segment, state: LMState, rate: Rate) -> Computed:
+        """Do a step on a segment on the device: gradients, clip, and the update if loss and gradient are finite."""
+        training = self.config.training
+        with products(self.device, training.precision):
+            result = backward(self.model, segment, state, training, self.ranks)
+        nll, metrics = self.ranks.total(self.model, [result.nll, result.metrics], self.request)
+        norm = clip(self.model, training.optimizer.clip)
+        numbers = torch.stack([nll, result.tokens.double(), norm.double()])
+        self.optimizer.update(rate, unless=1.0 - numbers.isfinite().all().float())
         self.optimizer.zero_grad()
-        self.state = result.state
-        position.advance(nll, int(tokens), dict(zip(result.names, metrics, strict=True)))
-        self.journal.step(position, self.segments, self.optimizer.lr, norm_value, int(tokens))
+        return Computed(torch.cat([numbers, metrics]), result.state, result.names)
 
     def _refuse_not_finite(self, nll: float, norm: float) -> None:
         if math.isfinite(nll) and math.isfinite(norm):

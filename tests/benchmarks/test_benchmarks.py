@@ -1,6 +1,8 @@
 """What the library is compared with: the same models, under the names that the records have."""
 
+import io
 import json
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,38 +11,23 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from benchmarks import lstm, race
+from benchmarks import gpu, lstm, race
 from benchmarks.__main__ import GROUPS, main
 from benchmarks.awd import AWD_PTB, AWD_SNB, PortedAWD, awd_trainer, buffer_flops
 from benchmarks.dynamic import dynamic_step, passes_step
 from benchmarks.lstm import Textbook
 from benchmarks.mixture import MOS_PTB, PortedMixture, mixture_flops, naive_trainer
-from benchmarks.setting import Size, own_trainer, plain_step, random_segments, training_flops
+from benchmarks.setting import Size, own_trainer, plain_step, random_segments, shrunk, training_flops
 from results.records import Record, records
 from spanlm.models.encoders import AWDLSTMConfig, LSTMConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.memories import SpanBufferConfig
+from spanlm.store.checkpoints import load_last_checkpoint
 from tests.conftest import needs_bf16
 
 CPU = torch.device("cpu")
 WORDS = "words", "words-small"
 CEILING: Any = {"fp32": 10.0, "bf16": 20.0}
-
-
-def shrunk(size: Size) -> Size:
-    """The same model with a few units, 50 words, and a batch of 2 to 4 streams."""
-    model = replace(size.model, embedding_size=6)
-    if isinstance(model.encoder, AWDLSTMConfig):
-        model = replace(model, encoder=replace(model.encoder, hidden_size=9, last_size=6))
-    if isinstance(model.encoder, LSTMConfig):
-        model = replace(model, encoder=replace(model.encoder, hidden_size=6))
-    if isinstance(model.memory, SpanBufferConfig):
-        model = replace(model, memory=replace(model.memory, buffer_size=12, span_length=3))
-    if isinstance(model.head, MixtureOfSoftmaxesConfig):
-        model = replace(model, head=replace(model.head, experts=3))
-    length = 12 if size.batch_size == 1 else 6
-    return replace(size, model=model, vocabulary_size=50, batch_size=min(size.batch_size, 4), length=length)
 
 
 def recorded(size: Size) -> list[Record]:
@@ -188,3 +175,20 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     assert f"the speed of {report['groups'][size.title][0]['name']}" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["cash"])
+
+
+@pytest.mark.slow
+def test_the_run_for_a_gpu_tells_all_and_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
+    few = ["--device", "cpu", "--corpus", "demo", "--minutes", "0.9", "--steps", "4", "--rounds", "1"]
+    gpu.main([str(tmp_path / "out"), "--run", str(tmp_path / "run"), *few])
+    report = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))
+    assert not [name for name, part in report.items() if "failed" in str(part)[:6]], report
+    assert report["recorded"].keys() == gpu.RECORDED.keys()
+    assert all(part["fp32"]["largest_loss_difference"] == 0 for part in report["recorded"].values())
+    assert len(report["groups"]) == len(GROUPS) - 4 and "demo" in report["operations"]["trainings"]
+    whole = b"".join((tmp_path / "out" / name).read_bytes() for name in report["training"]["parts"])
+    with tarfile.open(fileobj=io.BytesIO(whole)) as tar:
+        tar.extractall(tmp_path / "again", filter="data")
+    run = tmp_path / "again" / "run"
+    assert {path.name for path in run.iterdir()} >= {"config.yaml", "checkpoints", "vocabulary.json"}
+    assert load_last_checkpoint(run / "checkpoints")[0] is not None

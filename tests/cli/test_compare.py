@@ -1,6 +1,7 @@
 """`spanlm compare` and `spanlm context`: what they print is what the library finds, at 80 columns."""
 
 import json
+import math
 import shutil
 from dataclasses import replace
 from itertools import product
@@ -78,7 +79,12 @@ def test_other_words(cli: Cli, tiny_run: Path, tiny_corpus: Path, arpa: Path, ti
     data = DataConfig(corpus="copy", documents="blank-line", max_size=9)
     few = replace(tiny_config, data=data, training=replace(tiny_config.training, epochs=1))
     spanlm.train(few, spanlm.load_corpus(few.data), Path("few"))
-    cli("compare", tiny_run, "few").refused("have different vocabularies", "Add --words common")
+    cli("compare", tiny_run, "few").refused("have different vocabularies", "Add --words common", "--spell-unknown")
+    spelled = json.loads(cli("compare", tiny_run, "few", "--spell-unknown", "--json").done)
+    alone = [spanlm.load(run).evaluate(spell_unknown=True) for run in (tiny_run, "few")]
+    assert spelled["compared"] == spelled["tokens"] == alone[0].tokens
+    bits = [spelled["baseline"]["bits"], spelled["comparisons"][0]["bits"]]
+    assert bits == pytest.approx([result.bits_per_token for result in alone], rel=1e-6)
     found = json.loads(cli("compare", tiny_run, "few", "--words", "common", "--corpus", tiny_corpus, "--json").done)
     alone = json.loads(cli("compare", tiny_run, "few", "--words", "common", "--json").done)
     assert alone["comparisons"] == found["comparisons"], "the text is the baseline's"
@@ -88,6 +94,30 @@ def test_other_words(cli: Cli, tiny_run: Path, tiny_corpus: Path, arpa: Path, ti
     command = ("compare", tiny_run, "few", "--words", "common", "--cache", "20", "--tune-cache", "--json")
     tuned = json.loads(cli(*command).done)
     assert all("tuning" in side for side in (tuned["baseline"], *tuned["comparisons"]))
+
+
+def test_models_that_cut_words_in_other_ways_are_compared_by_written_word(
+    cli: Cli, tiny_run: Path, words_run: Path, arpa: Path
+) -> None:
+    """The sums are those of `evaluate`, over written words and line ends, whatever tokens a word has."""
+    Path("t.txt").write_text("The cat's here . a dog, sat\n\nzebra naïve\n", encoding="utf-8")
+    command = ("compare", tiny_run, words_run, "--corpus", "t.txt", "--state", "carry", "--spell-unknown")
+    found = json.loads(cli(*command, "--json").done)
+    assert found["unit"] == "written word" and found["compared"] == 12
+    for run, side in ((tiny_run, found["baseline"]), (words_run, found["comparisons"][0])):
+        alone = json.loads(
+            cli("evaluate", run, "--corpus", "t.txt", "--state", "carry", "--spell-unknown", "--json").done
+        )
+        assert alone["spelling"]["words"] > 0
+        assert side["bits"] * 12 * math.log(2) == pytest.approx(alone["nll"], rel=1e-6)
+        assert any("open vocabulary" in line for line in found["notes"])
+    assert any("capitals" in line for line in found["notes"]), "one of them reads The as the"
+    rows = {row["name"]: row["tokens"] for row in found["comparisons"][0]["where"]["frequency in training"]}
+    assert rows["0 times"] == 5 and rows["<eos>"] == 3
+    shown = flat(cli(*command).done)
+    assert "12 written words and line ends" in shown and "bits a written word" in shown
+    textless = cli("compare", tiny_run, arpa, "--state", "carry", "--spell-unknown")
+    textless.refused("one.arpa", "does not say which text it is of", "Leave --spell-unknown out")
 
 
 def test_a_text_of_ones_own_with_tags(cli: Cli, tiny_run: Path, lstm_run: Path) -> None:
@@ -102,7 +132,9 @@ def test_a_text_of_ones_own_with_tags(cli: Cli, tiny_run: Path, lstm_run: Path) 
 
 
 @pytest.mark.slow
-def test_a_training_text_that_was_moved(cli: Cli, tiny_corpus: Path, tiny_config: RunConfig, tmp_path: Path) -> None:
+def test_a_training_text_that_was_moved(
+    cli: Cli, tiny_corpus: Path, tiny_config: RunConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     run, text, moved = tmp_path / "run", tmp_path / "tiny", tmp_path / "moved" / "tiny"
     shutil.copytree(tiny_corpus, text)
     config = replace(tiny_config, data=replace(tiny_config.data, corpus=str(text)))
@@ -111,6 +143,14 @@ def test_a_training_text_that_was_moved(cli: Cli, tiny_corpus: Path, tiny_config
     text.rename(moved)
     found = json.loads(cli("compare", run, "--attention", "none", "--data-dir", moved.parent, "--json").done)
     assert "frequency in training" in found["comparisons"][0]["where"]
+    spelled = ("evaluate", run, "--spell-unknown", "--split", "test")
+    counted = json.loads(cli(*spelled, "--data-dir", moved.parent, "--json").done)["spelling"]
+    cli(*spelled, "--corpus", moved).refused("the training text", "no such corpus", "--data-dir")
+    with (moved / "train.txt").open("a", encoding="utf-8") as file:
+        file.write("zebrano zeal\n")
+    changed = cli(*spelled, "--data-dir", moved.parent, "--json")
+    assert "tiny train: not the text that it was" in caplog.text
+    assert json.loads(changed.out)["spelling"]["nll"] < counted["nll"], "zebra is spelled as zebrano"
     elsewhere = cli("compare", run, "--attention", "none", "--corpus", moved)
     assert elsewhere.status == 0 and "frequency in training" not in elsewhere.out and "--data-dir" in elsewhere.err
 

@@ -1,15 +1,18 @@
 import gzip
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from spanlm.data.config import SPLITS, DataConfig
 from spanlm.data.corpora import Corpus, load_corpus, split_by_lines
+from spanlm.data.subwords import Bytes, Characters, Subwords
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 from tests.data.conftest import MakeCorpus
@@ -93,6 +96,59 @@ def test_two_files_for_one_part_are_refused_by_name(make_corpus: MakeCorpus) -> 
         load(folder)
 
 
+BABYLM = {
+    **{"train_10M/childes.train": "a b\n\nb\n", "train_10M/bnc_spoken.train": "c <unk>", "train_10M/._qed.train": "\0"},
+    **{"dev/bnc_spoken.dev": "c\n", "dev/childes.dev": "a\n", "test/childes.test": "b\n", "README": "a b"},
+}
+
+
+def write(folder: Path, texts: Mapping[str, str]) -> Path:
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_a_split_may_have_several_files_as_in_babylm(tmp_path: Path, flat: bool) -> None:
+    write(tmp_path, {Path(name).name if flat else name: text for name, text in BABYLM.items()})
+    corpus = load(tmp_path, documents="blank-line")
+    words = corpus.vocabulary.words
+    read = {split: " ".join(words[id] for id in tokens.ids) for split, tokens in corpus.splits.items()}
+    assert read == {"train": "c <unk> <eos> a b <eos> <eos> b <eos>", "valid": "c <eos> a <eos>", "test": "b <eos>"}
+    assert [tokens.documents.tolist() for tokens in corpus.splits.values()] == [[0, 3, 7], [0, 2], [0]]
+    assert corpus.notes == [
+        "train is bnc_spoken.train + childes.train, valid is bnc_spoken.dev + childes.dev, test is childes.test"
+    ]
+    assert corpus.written("train") == (5, 15, 15)
+    assert load(tmp_path).splits["train"].documents.tolist() == [0]
+    before = corpus.texts
+    write(tmp_path, {("" if flat else "train_10M/") + "bnc_spoken.train": "c <unk>\n"})
+    assert load(tmp_path).texts["train"] != before["train"]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"train_100M/childes.train": "a\n"}, r"train_100M, train_10M: each has a train part"),
+        ({"dev/childes.dev.gz": ""}, r"childes\.dev, childes\.dev\.gz: name the one that is the valid part"),
+        ({"dev/childes.dev": "a \0 b"}, r"dev/childes\.dev: a NUL byte at byte 2"),
+        ({"dev/childes.dev": ""}, r"dev/childes\.dev: the file is empty"),
+    ],
+)
+def test_files_that_are_not_parts_are_refused_by_name(tmp_path: Path, more: dict[str, str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        load(write(tmp_path, {**BABYLM, **more}))
+
+
+def test_arrow_is_not_read(tmp_path: Path) -> None:
+    write(tmp_path, {"train/data-00000-of-00001.arrow": "ARROW1"})
+    with pytest.raises(InputError, match=r"\(\.arrow\), which is not read; write the text of each split to train\.txt"):
+        load(tmp_path)
+    with pytest.raises(InputError, match=r"Arrow or Parquet, not plain text"):
+        load(tmp_path / "train" / "data-00000-of-00001.arrow")
+
+
 def test_one_file_is_split_by_lines(tmp_path: Path) -> None:
     path = tmp_path / "book.txt.gz"
     path.write_bytes(gzip.compress("\n".join(f"line {n}" for n in range(200)).encode()))
@@ -132,7 +188,8 @@ def test_words_and_characters_are_those_of_the_text_as_written(
     config = DataConfig(corpus=str(make_corpus({"test": text})), tokenizer=tokenizer, documents="book-title")
     corpus = load_corpus(config)
     words = [re.findall(r"[^ \t\r\n]+", line) for line in lines]
-    assert corpus.written("test") == (sum(map(len, words)), sum(len(" ".join(line)) + 1 for line in words))
+    read = [f"{' '.join(line)}\n" for line in words]
+    assert corpus.written("test") == (sum(map(len, words)), len("".join(read)), len("".join(read).encode()))
     assert [re.findall(r"[^ \t\r\n]+", line) for line in corpus.written_lines("test")] == words
 
 
@@ -142,7 +199,8 @@ def test_the_demo_is_written_as_its_words() -> None:
     assert corpus.vocabulary.encode(word for line in lines for word in [*line.split(), EOS]) == list(
         corpus.splits["valid"].ids
     )
-    assert corpus.written("valid") == (sum(len(line.split()) for line in lines), sum(len(line) + 1 for line in lines))
+    read = "".join(f"{line}\n" for line in lines)
+    assert corpus.written("valid") == (len(read.split()), len(read), len(read.encode()))
     with pytest.raises(InputError, match="test: has only ids"):
         next(replace(corpus, sources={}).written_lines("test"))
 
@@ -175,3 +233,15 @@ def test_a_mistyped_path_is_not_answered_with_a_file_of_a_like_name(
 def test_an_unknown_name_is_refused(name: str) -> None:
     with pytest.raises(InputError, match="no such corpus, folder or file"):
         load(name)
+
+
+@pytest.mark.parametrize("kind", [Bytes, Characters])
+def test_one_long_line_is_read_in_chunks_of_bounded_size(monkeypatch: pytest.MonkeyPatch, kind: type[Subwords]) -> None:
+    """They end between words, and their tokens are the line's."""
+    monkeypatch.setattr("spanlm.data.subwords.LONGEST_LINE", 1 << 12)
+    pieces = [b"word " * 500] * 40
+    tokenizer = kind(Bytes.vocabulary() if kind is Bytes else Characters.vocabulary(pieces))
+    chunks = list(tokenizer.chunks(pieces))
+    assert b"".join(chunks) == b"".join(pieces) and max(map(len, chunks)) <= (1 << 12) + len(pieces[0])
+    assert len(chunks) > 9 and all(chunk.endswith(b"word") for chunk in chunks[:-1])
+    assert np.concatenate([*map(tokenizer.encode, chunks)]).tolist() == tokenizer.encode(b"".join(pieces)).tolist()

@@ -17,6 +17,8 @@ pytestmark = [
     rest_slow(
         [
             ("ptb", 10_000, {"train": 929_589, "valid": 73_760, "test": 82_430}),
+            # published: 5017k, 393k and 442k characters, 50 with <eos>; the vocabulary also has <unk>
+            ("ptb-char", 51, {"train": 5_017_482, "valid": 393_042, "test": 442_423}),
             ("wikitext-2", 33_278, {"train": 2_088_628, "valid": 217_646, "test": 245_569}),
         ]
     ),

@@ -2,17 +2,23 @@ import gc
 import gzip
 import hashlib
 import http.server
+import json
 import shutil
 import threading
+import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spanlm.cli.main import main
+from spanlm.config import RunConfig
 from spanlm.data.config import CORPORA, SPLITS, DataConfig, PublishedCorpus, PublishedFile, Split
-from spanlm.data.corpora import findable, load_corpus
+from spanlm.data.corpora import findable, load_corpus, with_own_tokenizer
 from spanlm.errors import InputError, RunError
 from tests.data.conftest import MakeCorpus
 
@@ -102,6 +108,104 @@ def test_a_failed_download_names_the_url_and_leaves_nothing(served: Path, cache:
     assert [path.name for path in (cache / "corpora" / "tiny").iterdir()] == ["train.txt"]
     (served / "valid.txt").write_bytes(whole)
     assert len(load_corpus(DataConfig(corpus="tiny", download=True)).vocabulary) == 4
+
+
+LINE = b"one two three four two one "
+PARTS = {"train": b"one two three fo", "valid": b"ur tw", "test": b"o one "}
+
+
+@pytest.fixture
+def cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """Register `line`, one line whose parts are 16, 5 and 6 bytes; return its archive."""
+    monkeypatch.setenv("SPANLM_DATA", str(tmp_path / "data"))
+    packed = BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("line", LINE)
+    sha256, zip_sha256 = (hashlib.sha256(data).hexdigest() for data in (LINE, packed.getvalue()))
+    address = CORPORA["tiny"].files["train"][0].url.rpartition("/")[0] if "tiny" in CORPORA else "http://127.0.0.1:9"
+    file = PublishedFile("line", sha256, f"{address}/line.zip", zip_sha256=zip_sha256)
+    line = PublishedCorpus("a line", {split: (file,) for split in SPLITS}, sizes=(16, 5), tokenizer="characters")
+    monkeypatch.setitem(CORPORA, "line", line)
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize("name", ["line/line", "line.zip", "line/line.zip", "line", "line/line.gz"])
+def test_one_published_file_is_cut_at_its_bytes(tmp_path: Path, cut: bytes, name: str) -> None:
+    path = tmp_path / "data" / name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(cut if path.suffix == ".zip" else gzip.compress(LINE) if path.suffix == ".gz" else LINE)
+    for _ in range(2):
+        corpus = load_corpus("line")
+        assert [len(tokens) for tokens in corpus.splits.values()] == [17, 6, 7] and not corpus.notes
+        assert {split: b"".join(read()).removesuffix(b"\n") for split, read in corpus.sources.items()} == PARTS
+    assert len(load_corpus(DataConfig(corpus="line")).splits["test"]) == 3, "words, if asked for"
+
+
+def test_one_line_is_trained_on_and_evaluated_by_its_characters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, run = b"the cat sat " * 100, tmp_path / "run"
+    file = PublishedFile("line", hashlib.sha256(text).hexdigest())
+    line = PublishedCorpus("a line", {split: (file,) for split in SPLITS}, sizes=(1000, 90), tokenizer="characters")
+    monkeypatch.setitem(CORPORA, "line", line)
+    (tmp_path / "line").write_bytes(text)
+    small = ["--model.memory.kind=none", "--model.encoder.hidden_size=4", "--model.embedding_size=2"]
+    train = ["train", "demo", "--corpus=line", f"--data.dir={tmp_path}", "--epochs=1", f"--out={run}", *small]
+    assert main(train) == 0 and RunConfig.load(run / "config.yaml").data.tokenizer == "characters"
+    capsys.readouterr()
+    assert main(["evaluate", str(run), "--split", "test", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tokens"] == len(text) - 1090 + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("line", LINE[:-1], "line: not the published line text"),
+        ("line", LINE[:12], "line: not the published line text"),
+        ("line.zip", b"PK no archive", r"line\.zip: no archive with a whole file line"),
+        ("other", LINE, r"data\.corpus=line: no line or line\.zip in .*`spanlm train --data\.download true`"),
+    ],
+)
+def test_another_file_is_refused(tmp_path: Path, cut: bytes, name: str, content: bytes, message: str) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        load_corpus("line")
+
+
+def test_an_archive_is_downloaded_and_unpacked(served: Path, cut: bytes, cache: Path) -> None:
+    (served / "line.zip").write_bytes(cut)
+    corpus = load_corpus(DataConfig(corpus="line", download=True))
+    assert len(corpus.splits["train"]) == 5 and corpus.notes == [f"a line: downloaded to {cache / 'corpora' / 'line'}"]
+    (served / "line.zip").unlink()
+    assert load_corpus("line").notes == []
+
+
+@pytest.mark.parametrize(
+    ("corpus", "fields", "tokenizer", "expected"),
+    [
+        ("text8", {"data.corpus"}, "whitespace", "characters"),
+        ("enwik8", {"data.corpus"}, "words", "bytes"),
+        ("enwik8", {"data.corpus", "data.tokenizer"}, "words", "words"),
+        ("enwik8", set(), "whitespace", "whitespace"),
+        ("enwik8", {"data.corpus"}, "bpe", "bpe"),
+        ("ptb", {"data.corpus"}, "whitespace", "whitespace"),
+    ],
+)
+def test_a_new_run_reads_what_numbers_are_published_for(
+    corpus: str, fields: set[str], tokenizer: Any, expected: str
+) -> None:
+    assert with_own_tokenizer(DataConfig(corpus=corpus, tokenizer=tokenizer), fields).tokenizer == expected
+
+
+def test_words_are_spelled(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CORPORA, "tiny-char", replace(CORPORA["tiny"], spelled="tiny"))
+    corpus = load_corpus(DataConfig(corpus="tiny-char", dir=str(tiny)))
+    assert b"".join(corpus.sources["train"]()) == b"a _ b _ < u n k >\na\n"
+    assert len(corpus.vocabulary) == 10 and corpus.notes == ["tiny-char: the characters of tiny, with _ for a space"]
+    (tiny / "tiny" / "test.txt").write_bytes(b"another\n")
+    with pytest.raises(InputError, match=r"not the published tiny test text"):
+        load_corpus(DataConfig(corpus="tiny-char", dir=str(tiny)))
 
 
 BOOK = b"_BOOK_TITLE_ : An_Author___A_Title.txt.out\n"

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -112,3 +113,12 @@ def test_lengths_just_cover_the_steps(rules: StreamRules, length: int, steps: in
     assert sum(lengths[:-1]) < steps <= sum(lengths)
     assert min(lengths) >= 5
     assert rules.longest_over is None or max(lengths) <= length + rules.longest_over
+
+
+@given(rules=RULES, multiple=st.integers(1, 9), seed=st.integers(0, 9))
+def test_lengths_are_multiples_near_those_that_are_drawn(rules: StreamRules, multiple: int, seed: int) -> None:
+    drawn, rounded = (drawn_lengths(r, 70, 9_000, seed) for r in (rules, replace(rules, length_multiple=multiple)))
+    assert not (rounded % multiple).any() and (rounded > 0).all()
+    count = min(len(drawn), len(rounded))
+    assert rules.longest_over is not None or abs(drawn[:count] - rounded[:count]).max() <= multiple // 2
+    assert rules.longest_over is None or rounded.max() <= 70 + rules.longest_over

@@ -1,6 +1,7 @@
 """Tokenizers below the word: text → tokens → text, in chunks and in lines, and the fold into written words."""
 
 import json
+import os
 import struct
 from itertools import pairwise
 from pathlib import Path
@@ -11,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import spanlm
 from spanlm.data.config import DataConfig
-from spanlm.data.corpora import load_corpus
 from spanlm.data.pieces_file import learned, read_pieces
 from spanlm.data.subwords import Bytes, Characters, Pieces, Subwords
+from spanlm.data.text import without_padding
 from spanlm.data.tokenizer import written_words
 from spanlm.data.vocabulary import EOS, UNK
 from spanlm.errors import InputError
@@ -226,7 +228,23 @@ def test_pieces_of_a_long_text_are_learned_from_parts_spread_over_it(
     lines = [f"{words[number // 100]} {words[number // 100]}" for number in range(2000)]
     for split in ("train", "valid", "test"):
         (tmp_path / f"{split}.txt").write_text("\n".join(lines) + "\n")
-    vocabulary = load_corpus(DataConfig(corpus=str(tmp_path), tokenizer="bpe", vocabulary_size=400)).vocabulary
+    vocabulary = spanlm.load_corpus(DataConfig(corpus=str(tmp_path), tokenizer="bpe", vocabulary_size=400)).vocabulary
     pieces = {word.removeprefix("Ġ") for word in vocabulary.words if len(word) > 1}
     assert len(pieces.intersection(words)) > 3 and words[0] in pieces, "some words are not seen, those at both ends are"
     assert not pieces.issuperset(words)
+
+
+@given(st.lists(st.text("ab \t", max_size=6), min_size=1, max_size=5), st.integers(0, 2**30))
+def test_padding_of_lines_is_left_out_however_the_text_is_cut(lines: list[str], cuts: int) -> None:
+    text = "".join(f"{line}\n" for line in lines).encode()
+    places = [0, *(n for n in range(1, len(text)) if cuts >> n & 1), len(text)]
+    pieces = [text[a:b] for a, b in pairwise(places)]
+    assert b"".join(without_padding(pieces)).decode() == "".join(f"{line.strip(' ')}\n" for line in lines)
+
+
+def test_the_published_format_of_penn_treebank_is_none_of_its_text() -> None:
+    if not (Path(os.environ.get("SPANLM_DATA", "")) / "ptb").is_dir():
+        pytest.skip("needs Penn Treebank in $SPANLM_DATA")
+    corpus = spanlm.load_corpus(DataConfig(corpus="ptb", tokenizer="bytes"), splits=["valid"])
+    written = corpus.written("valid")
+    assert written is not None and len(corpus.splits["valid"]) == written.bytes - 4 * corpus.unk_tokens("valid")

@@ -9,7 +9,18 @@ import pytest
 
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import load_corpus
-from spanlm.data.synthetic import SOURCES, Agreement, Copy, Markov, Recall, Source, Topics, find_synthetic
+from spanlm.data.synthetic import (
+    SOURCES,
+    Agreement,
+    Copy,
+    Counting,
+    Markov,
+    Parity,
+    Recall,
+    Source,
+    Topics,
+    find_synthetic,
+)
 from spanlm.errors import InputError
 
 SMALL: list[Source] = [
@@ -18,6 +29,8 @@ SMALL: list[Source] = [
     Agreement(depth=2, nested=0.4, words=1),
     Recall(pairs=2, queries=1, keys=2, values=2),
     Topics(words=2, strength=3, end=0.3),
+    Parity(asks=0.4, end=0.3),
+    Counting(longest=4),
 ]
 LINES = 4_000
 
@@ -55,6 +68,8 @@ def test_the_forward_algorithm_sums_over_all_paths_of_states() -> None:
         (Agreement(), "the noun1-s that the noun2-p verb0-p verb3-s", [0, 0, 0, 0, 0, 1, 5, 0]),
         (Recall(pairs=2, queries=2), "k1 v5 k2 v7 k1 v5 k1 v5", [0, 0, 0, 0, 0, 4, 0, 2, 0]),
         (Topics(), "w1 w2 w1 w1", [0, 0, 2, 1, 0]),
+        (Parity(), "1 0 ? odd 1 ? even", [0, 0, 0, 3, 0, 0, 3, 0]),
+        (Counting(), "a a a b b b", [0, 0, 0, 0, 3, 5, 6]),
     ],
     ids=lambda value: getattr(value, "kind", ""),
 )

@@ -83,12 +83,15 @@ def make_text(folder: Path) -> Path:
 def shrunk(name: str, corpus: str, **training: Any) -> spanlm.RunConfig:
     """Return a published row in small, over the text of `make_text`."""
     tree = _small(spanlm.find_preset(name).config.to_tree())
-    tree["data"] |= {"corpus": corpus, "min_count": 1, "max_size": None, "documents": "blank-line"}
+    min_count = None if tree["data"]["tokenizer"] == "bytes" else 1
+    tree["data"] |= {"corpus": corpus, "min_count": min_count, "max_size": None, "documents": "blank-line"}
     finetune, schedule = tree["training"]["finetune"], tree["training"]["schedule"]
     if finetune["stages"]:
         finetune |= {"stages": min(finetune["stages"], 2), "epochs": 1}
     if schedule["kind"] == "step":
         schedule["full_epochs"] = 1
+    if schedule["kind"] == "milestones":
+        schedule["milestones"] = [1]
     if tree["model"]["memory"].get("order") == 5:
         tree["model"]["encoder"]["hidden_size"] = 15  # which the order divides
     tree["training"] |= {"epochs": 2, "device": "cpu", "patience": None, **training}

@@ -369,7 +369,7 @@ def presets() -> Tree:
     for row in rows.values():
         del row["name"]
     for name in spanlm.PRESETS:
-        rows[name]["config"] = dict(set_fields(spanlm.find_preset(name).config))
+        rows[name]["config"] = json.loads(dumped(dict(set_fields(spanlm.find_preset(name).config))))
     return {name: {key: value for key, value in flat(row).items() if value is not None} for name, row in rows.items()}
 
 

@@ -144,6 +144,11 @@ def test_a_line_ends_by_eos_where_the_tokenizer_has_no_line_ends(tmp_path: Path)
     model = spanlm.load(f"hf:{saved(tmp_path, tokenizer)}", "cpu")
     rows = list(model.score("the cats sat", base=math.e, eos=True))
     assert [(row.word, row.oov) for row in rows] == [(word, False) for word in ("the", "cats", "sat", "<eos>")]
+    (tmp_path / "text.txt").write_text("the cats sat\nthe ☃\n", encoding="utf-8")
+    with pytest.raises(InputError, match="Leave spell_unknown out"):
+        list(model.score(tmp_path / "text.txt", spell_unknown=True))
+    with pytest.raises(InputError, match="does not know 1 words"):
+        model.evaluate(tmp_path / "text.txt", spell_unknown=True)
     ids = [0, *tokenizer("the cats sat").input_ids, 0]
     assert math.fsum(row.surprisal for row in rows) == pytest.approx(nll(model, ids), abs=1e-4)
 
@@ -321,6 +326,13 @@ def test_it_is_compared_but_not_with_a_cache(
     assert main(command) == 0
     assert main([*command, "--cache", "9", "--tune-cache"]) == 2
     assert f"--cache: hf:{folder} predicts sub-words" in capsys.readouterr().err
+    capsys.readouterr()
+    written = [*command[:3], "--spell-unknown", *command[5:], "--json"]
+    assert main(written) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["compared"], found["unit"]) == (120, "written word")
+    alone = spanlm.load(f"hf:{folder}", "cpu").evaluate(tmp_path / "text.txt")
+    assert found["comparisons"][0]["bits"] == pytest.approx(alone.bits_per_token, rel=1e-5)
     assert main(["compare", f"hf:{folder}", str(tiny_run), *command[3:]]) == 2
     assert "Name it last." in capsys.readouterr().err
 

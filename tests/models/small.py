@@ -14,7 +14,18 @@ from torch.nn.functional import one_hot, pad
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from spanlm.models.encoders import ENCODERS, AWDLSTMConfig, HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
+from spanlm.models.encoders import (
+    ENCODERS,
+    AWDLSTMConfig,
+    DeltaConfig,
+    HORNNConfig,
+    LSTMConfig,
+    MinGRUConfig,
+    MogrifierLSTMConfig,
+    RNNConfig,
+    TransformerConfig,
+    VariationalLSTMConfig,
+)
 from spanlm.models.heads import HEADS, MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.interfaces import Init, LMState, Memory, MixingHead, Readout, Tensors
 from spanlm.models.language_model import LanguageModel, ModelConfig
@@ -147,6 +158,10 @@ SMALL_ENCODERS: dict[str, list[Any]] = {
         AWDLSTMConfig(hidden_size=7, layers=3, last_size=HIDDEN, hidden_dropout=0.3, weight_drop=0.4),
         AWDLSTMConfig(hidden_size=7, layers=1, last_size=HIDDEN),
     ],
+    "transformer": [
+        TransformerConfig(hidden_size=HIDDEN, layers=2, heads=3, window=3),
+        TransformerConfig(hidden_size=HIDDEN, layers=1, heads=5, window=9, feedforward_size=5),
+    ],
     "rnn": [RNNConfig(hidden_size=HIDDEN), RNNConfig(hidden_size=HIDDEN, layers=2)],
     "hornn": [
         HORNNConfig(hidden_size=HIDDEN, order=3),
@@ -154,6 +169,18 @@ SMALL_ENCODERS: dict[str, list[Any]] = {
         HORNNConfig(hidden_size=HIDDEN, order=3, pooling="gated"),
         HORNNConfig(hidden_size=HIDDEN, order=4, pooling="max"),
         HORNNConfig(hidden_size=HIDDEN, order=2, pooling="gated", newest_apart=True),
+    ],
+    "mogrifier_lstm": [
+        MogrifierLSTMConfig(hidden_size=HIDDEN),
+        MogrifierLSTMConfig(hidden_size=HIDDEN, layers=2, rounds=2, rank=3),
+    ],
+    "min_gru": [
+        MinGRUConfig(hidden_size=HIDDEN),
+        MinGRUConfig(hidden_size=HIDDEN, layers=1, expansion=2, feedforward_size=5),
+    ],
+    "delta": [
+        DeltaConfig(hidden_size=HIDDEN, layers=1),
+        DeltaConfig(hidden_size=HIDDEN, heads=2, head_size=3),
     ],
 }
 SMALL_HEADS: dict[str, list[Any]] = {

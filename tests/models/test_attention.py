@@ -13,7 +13,17 @@ from torch import Tensor
 from spanlm.models.memories.attentive import BLOCK, EMPTY, running_attention
 from spanlm.models.memories.pointer_sentinel import sentinel_attention
 from spanlm.models.memories.span_buffer.attention import Grid, span_attention
-from spanlm.models.ops.attention import LEAST_BLOCK, _additive_scores, additive_window_attention, dot_window_attention
+from spanlm.models.ops.attention import (
+    LEAST_BLOCK,
+    _additive_scores,
+    additive_window_attention,
+    dot_window_attention,
+    masked_softmax,
+    scores_at_once,
+    sum_at_once,
+    window_filled,
+)
+from spanlm.models.ops.precision import wide
 from tests.models.small import Largest, assert_same, bitwise, values
 
 KEY, VALUE = 3, 4
@@ -69,7 +79,9 @@ def present(filled: Tensor, shape: Shape) -> Tensor:
     return torch.cat([filled, torch.ones(shape.steps, shape.batch, dtype=torch.bool)])
 
 
-def additive() -> Op:
+def additive(at_once: bool = False) -> Op:
+    """`at_once`: as on a GPU, which computes all lags by the same calls."""
+
     def carried(s: Shape) -> int:
         return min(s.carried, s.window)
 
@@ -77,6 +89,16 @@ def additive() -> Op:
         query, keys, items, weight = leaves
         scores = (windows(keys, s, 1) + query[:, None]).tanh() @ weight
         return softmax_reads(scores, windows(present(filled, s), s, 1), windows(items, s, 1))
+
+    def run(s: Shape, leaves: list[Tensor], filled: Tensor) -> list[Tensor]:
+        if not at_once:
+            return list(additive_window_attention(*leaves, filled, s.window))
+        query, keys, items, weight = map(wide, leaves)
+        missing = torch.zeros(s.window - len(filled), s.batch, dtype=torch.bool)
+        there = window_filled(torch.cat([missing, filled]), s.steps, s.window)
+        with torch.autocast("cpu", enabled=False):
+            weights = masked_softmax(scores_at_once(query, keys, weight, s.window), there)
+            return [sum_at_once(weights, items), weights]
 
     return Op(
         lambda s: [
@@ -86,7 +108,7 @@ def additive() -> Op:
             (KEY,),
         ],
         carried,
-        lambda s, leaves, filled: list(additive_window_attention(*leaves, filled, s.window)),
+        run,
         plain,
     )
 
@@ -152,7 +174,14 @@ def spans() -> Op:
     )
 
 
-OPS = {"additive": additive(), "dot": dot(False), "dot, lags": dot(True), "sentinel": with_sentinel(), "spans": spans()}
+OPS = {
+    "additive": additive(),
+    "additive, at once": additive(at_once=True),
+    "dot": dot(False),
+    "dot, lags": dot(True),
+    "sentinel": with_sentinel(),
+    "spans": spans(),
+}
 every_op = pytest.mark.parametrize("op", OPS.values(), ids=OPS)
 
 
@@ -231,7 +260,7 @@ def test_float32_is_float64_but_for_rounding_and_no_autocast_touches_it(op: Op) 
     assert bitwise([*outputs, *torch.autograd.grad(loss, narrow)], found)
 
 
-@pytest.mark.parametrize("op", [op for name, op in OPS.items() if "spans" not in name], ids=list(OPS)[:4])
+@pytest.mark.parametrize("op", [op for name, op in OPS.items() if "spans" not in name], ids=list(OPS)[:5])
 def test_narrow_inputs_are_widened(op: Op) -> None:
     shape, filled = Shape(), op.filled(Shape())
     leaves = [x.detach() if x.dim() == 2 else x.detach().bfloat16() for x in op.leaves(shape)]

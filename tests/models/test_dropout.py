@@ -8,6 +8,7 @@ from torch import Tensor
 
 from spanlm.models.encoders.awd_lstm import weight_drop
 from spanlm.models.language_model import LanguageModel, gaussian_noise, word_dropout
+from spanlm.models.ops.dropout import mask_on_gpu
 from tests.models import small
 from tests.models.small import bitwise, language_model, words
 
@@ -44,10 +45,13 @@ def test_word_dropout_drops_whole_words_wherever_they_stand() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.77])
-@pytest.mark.parametrize("shape", [(401, 203), (400, 300)])
-def test_weights_are_dropped_each_by_itself_and_keep_their_expectation(rate: float, shape: tuple[int, int]) -> None:
+@pytest.mark.parametrize("shape, gpu", [((401, 203), False), ((400, 300), False), ((400, 300), True)])
+def test_weights_are_dropped_each_by_itself_and_keep_their_expectation(
+    rate: float, shape: tuple[int, int], gpu: bool
+) -> None:
     torch.manual_seed(0)
-    dropped = weight_drop(torch.full(shape, 2.0, dtype=torch.float64), rate, True)
+    weight = torch.full(shape, 2.0, dtype=torch.float64)
+    dropped = weight * mask_on_gpu(shape, rate, weight, None) if gpu else weight_drop(weight, rate, True)
     out = (dropped == 0).double()
     assert dropped.unique().tolist() == pytest.approx([0, 2 / (1 - rate)], rel=2**-14)
     deviation = (rate * (1 - rate) / out.numel()) ** 0.5

@@ -9,15 +9,22 @@ from torch import Tensor, nn
 from spanlm.models import kernels
 from spanlm.models.encoders import (
     AWDLSTMConfig,
+    DeltaConfig,
     HORNNConfig,
     LSTMConfig,
+    MinGRUConfig,
+    MogrifierLSTMConfig,
     RNNConfig,
     VariationalLSTMConfig,
     awd_lstm,
+    delta,
     stacks,
 )
 from spanlm.models.encoders.awd_lstm import AWDLSTMEncoder
+from spanlm.models.encoders.blocks import BlockStack
+from spanlm.models.encoders.delta import GatedDelta, delta_rule
 from spanlm.models.encoders.hornn import HORNNEncoder
+from spanlm.models.encoders.min_gru import recurrence
 from spanlm.models.encoders.variational_lstm import VariationalLSTMEncoder
 from spanlm.models.interfaces import Tensors
 from spanlm.models.ops import dropout
@@ -233,6 +240,163 @@ def test_hornn(
 
     actual, expected = [outputs, state["h"]], [h, slots(remembered, held, lambda h: h, zeros)]
     assert_twin(actual, expected, leaves)
+
+
+def carried(encoder: Any, batch: int) -> Tensors:
+    zeros = encoder.init_state(batch).items()
+    return {name: values(*zero.shape, seed=n).requires_grad_() for n, (name, zero) in enumerate(zeros, 1)}
+
+
+@pytest.mark.parametrize(("rounds", "rank"), [(1, None), (5, None), (4, 2)])
+@pytest.mark.parametrize(("steps", "batch", "layers"), [(1, 1, 1), (5, 2, 2)])
+def test_mogrifier_lstm(steps: int, batch: int, layers: int, rounds: int, rank: int | None) -> None:
+    encoder = build(MogrifierLSTMConfig(hidden_size=4, layers=layers, rounds=rounds, rank=rank), 3)
+    x, state = values(steps, batch, 3).requires_grad_(), carried(encoder, batch)
+    equations = []
+    for layer in encoder.layers:
+        w_x, w_h = layer.lstm.weight.split([layer.lstm.in_features - 4, 4], 1)
+        matrices = [gate[1].weight @ gate[0].weight if rank else gate.weight for gate in layer.rounds]
+        equations.append(reference.MogrifierLayer(reference.LSTMLayer(w_x, w_h, layer.lstm.bias), matrices))
+    outputs, after = encoder(x, state)
+    expected, h, c = reference.mogrifier_lstm(x, state["h"], state["c"], equations)
+    leaves = [x, *state.values(), *encoder.parameters()]
+    assert_twin([outputs, after["h"], after["c"]], [expected, torch.stack(h), torch.stack(c)], leaves)
+
+
+def branches(encoder: BlockStack) -> list[reference.Block]:
+    """Of each block; the norms' weights are no longer 1."""
+    with torch.no_grad():
+        for n, (name, weight) in enumerate(encoder.named_parameters()):
+            if "norm" in name:
+                weight.copy_(values(*weight.shape, seed=n))
+    pairs = zip(encoder.norms, encoder.feedforwards, strict=True)
+    return [
+        reference.Block(
+            norm.weight, ff.norm.weight, ff.mlp.gate_proj.weight, ff.mlp.up_proj.weight, ff.mlp.down_proj.weight
+        )
+        for norm, ff in pairs
+    ]
+
+
+def projected(encoder: BlockStack, x: Tensor) -> Tensor:
+    return x if isinstance(encoder.input, nn.Identity) else x @ encoder.input.weight.T
+
+
+@pytest.mark.parametrize(("steps", "batch", "layers", "expansion", "size"), [(1, 1, 1, 1, 4), (7, 2, 2, 2, 3)])
+def test_min_gru(steps: int, batch: int, layers: int, expansion: int, size: int) -> None:
+    encoder = build(MinGRUConfig(hidden_size=4, layers=layers, expansion=expansion), size)
+    x, state = values(steps, batch, size).requires_grad_(), carried(encoder, batch)
+    h, ends = projected(encoder, x), []
+    for p, layer, h0 in zip(branches(encoder), encoder.layers, state["h"], strict=True):
+        (w_z, w_h), (b_z, b_h) = layer.zh_proj.weight.chunk(2), layer.zh_proj.bias.chunk(2)
+        y, end = reference.min_gru(reference.normed(h, p.norm), h0, w_z, b_z, w_h, b_h, layer.o_proj.weight)
+        h = reference.block(h, y, p)
+        ends.append(end)
+    expected = [reference.normed(h, encoder.norm.weight), torch.stack(ends)]
+    outputs, after = encoder(x, state)
+    assert_twin([outputs, after["h"]], expected, [x, *state.values(), *encoder.parameters()])
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 8, 13, 32])
+def test_the_scan_sums_in_the_same_order_whatever_comes_after(steps: int) -> None:
+    a, b, h = values(steps, 2, 3).sigmoid(), values(steps, 2, 3, seed=1), values(1, 2, 3, seed=2)
+    whole = recurrence(a, b, h)
+    assert all(bitwise(recurrence(a[:t], b[:t], h), whole[:t]) for t in range(1, steps + 1))
+
+
+def heads(layer: GatedDelta) -> list[reference.DeltaHead]:
+    count, keys, values_ = layer.shape
+    rows = layer.in_proj.weight.split([count * keys, count * keys, *[count * values_] * 2, count, count])
+    q, k, v, g = (part.view(count, -1, part.shape[1]) for part in rows[:4])
+    convolutions = layer.conv.split([count * keys, count * keys, count * values_], 1)
+    conv_q, conv_k, conv_v = (part.view(len(part), count, -1) for part in convolutions)
+    w_o = layer.o_proj.weight.view(-1, count, values_)
+    return [
+        reference.DeltaHead(
+            *(q[n], k[n], v[n], conv_q[:, n], conv_k[:, n], conv_v[:, n]),
+            *(g[n], rows[4][n], rows[5][n], layer.A_log[n], layer.dt_bias[n], layer.norm.weight, w_o[:, n]),
+        )
+        for n in range(count)
+    ]
+
+
+def head_states(layer: GatedDelta, inputs: Tensor, memory: Tensor) -> list[list[reference.HeadState]]:
+    """By head and stream, of the convolution's inputs (3, B, ·) and Sᵀ (B, heads, d_k, d_v)."""
+    count, keys, values_ = layer.shape
+    parts = inputs.split([count * keys, count * keys, count * values_], -1)
+    q, k, v = (part.view(*part.shape[:2], count, -1) for part in parts)
+    return [
+        [reference.HeadState(*(list(x[:, b, n]) for x in (q, k, v)), memory[b, n].T) for b in range(len(memory))]
+        for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize("chunk", [2, 3, 64])
+@pytest.mark.parametrize(("steps", "batch", "layers", "count", "size"), [(1, 1, 1, 1, 4), (7, 2, 2, 2, 3)])
+def test_delta(
+    steps: int, batch: int, layers: int, count: int, size: int, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta, "CHUNK", chunk)
+    encoder = build(DeltaConfig(hidden_size=4, layers=layers, heads=count, head_size=3), size)
+    x, state = values(steps, batch, size).requires_grad_(), carried(encoder, batch)
+    h, inputs, memories = projected(encoder, x), [], []
+    layers_of_state = zip(branches(encoder), encoder.layers, state["inputs"].split(3), state["S"], strict=True)
+    for p, layer, past, memory in layers_of_state:
+        read, y, after_heads = reference.normed(h, p.norm), 0, []
+        for head, start in zip(heads(layer), head_states(layer, past, memory), strict=True):
+            part, end = reference.delta_head(read, start, head)
+            y = y + part
+            after_heads.append(end)
+        h = reference.block(h, y, p)
+        memories.append(torch.stack([torch.stack([end.s.T for end in of]) for of in after_heads], 1))
+        names = [
+            [torch.stack([torch.stack(getattr(end, name)) for end in of], 1) for of in after_heads] for name in "qkv"
+        ]
+        inputs.append(torch.cat([part for of in names for part in of], -1))
+    expected = [reference.normed(h, encoder.norm.weight), torch.cat(inputs), torch.stack(memories)]
+    outputs, after = encoder(x, state)
+    assert_twin([outputs, after["inputs"], after["S"]], expected, [x, *state.values(), *encoder.parameters()])
+
+
+@pytest.mark.slow  # it loads transformers
+def test_the_delta_rule_is_the_one_of_hugging_face() -> None:
+    qwen = pytest.importorskip("transformers.models.qwen3_next.modeling_qwen3_next")
+    (q, k), v = (values(150, 2, 3, 8, seed=n).float() for n in range(2)), values(150, 2, 3, 5, seed=2).float()
+    q, k = (x / x.norm(dim=-1, keepdim=True) for x in (q, k))
+    log_alpha, beta = -values(150, 2, 3, seed=3).float().exp() / 9, values(150, 2, 3, seed=4).float().sigmoid()
+    memory = values(2, 3, 8, 5, seed=5).float()
+    theirs = (x.transpose(0, 1) for x in (q * 8**0.5, k, v, log_alpha, beta))  # it divides q by √d
+    o, end = qwen.torch_recurrent_gated_delta_rule(*theirs, initial_state=memory, output_final_state=True)
+    torch.testing.assert_close(delta_rule(q, k, v, log_alpha, beta, memory), (o.transpose(0, 1), end))
+
+
+@pytest.mark.parametrize("steps", [20, 500])
+def test_strong_and_weak_decay_side_by_side_lose_no_digits(steps: int) -> None:
+    """As differences of cumulative sums would."""
+    q, k, v = (values(steps, 1, 1, 4, seed=n) for n in range(3))
+    q, k = (x / x.norm(dim=-1, keepdim=True) for x in (q, k))
+    log_alpha = torch.where(torch.arange(steps).view(-1, 1, 1) % 10 == 4, -1e7, -0.01).double()
+    beta, memory = values(steps, 1, 1, seed=3).sigmoid(), values(1, 1, 4, 4, seed=4)
+    exact = delta_rule(q, k, v, log_alpha, beta, memory)
+    rounded = delta_rule(*(x.float() for x in (q, k, v, log_alpha, beta, memory)))
+    torch.testing.assert_close([x.double() for x in rounded], list(exact), rtol=1e-5, atol=1e-5)
+
+
+@needs_bf16
+@pytest.mark.parametrize(
+    "config", [MogrifierLSTMConfig(hidden_size=8), MinGRUConfig(hidden_size=8), DeltaConfig(hidden_size=8)], ids=str
+)
+def test_state_and_outputs_of_reduced_precision_are_float32(config: Any) -> None:
+    encoder, x = build(config, 5, init_range=0.3).float(), values(9, 2, 5).float()
+    state = encoder.init_state(2)
+    with torch.autocast("cpu", torch.bfloat16):
+        h, after = encoder(x, state)
+    h.sum().backward()
+    assert {h.dtype, *(s.dtype for s in after.values())} == {torch.float32}
+    assert all(p.grad.isfinite().all() for p in encoder.parameters())
+    expected = encoder(x, state)[0]
+    torch.testing.assert_close(h, expected, rtol=0, atol=0.1)
+    assert not torch.equal(h, expected)
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ from spanlm.models import kernels as linear
 from spanlm.models.heads import mixture_of_softmaxes
 from spanlm.models.heads import softmax as module
 from spanlm.models.heads.mixture_of_softmaxes import mixture_log_prob
-from spanlm.models.heads.softmax import linear_log_prob
+from spanlm.models.heads.softmax import linear_log_prob, log_prob_at_once
+from spanlm.models.ops.precision import no_autocast, product_dtype
 from tests.cases import rest_slow
 from tests.models.small import Largest, assert_same, bitwise, values, words
 
@@ -55,8 +56,15 @@ def mixture(even: bool) -> Op:
     return Op(lambda x, m, w, b, targets, prior: mixture_log_prob(x, prior, w, b, targets, m, even=even), True)
 
 
+def as_on_a_gpu(x: Tensor, margin: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
+    dtype = product_dtype(weight)
+    with no_autocast(x.device):
+        return log_prob_at_once(x, weight, bias, targets, margin, dtype)
+
+
 OPS = {
     "softmax": Op(lambda x, m, w, b, targets: linear_log_prob(x, w, b, targets, m), False),
+    "softmax, at once": Op(as_on_a_gpu, False),
     "mixture, even": mixture(True),
     "mixture, uneven": mixture(False),
 }
@@ -214,7 +222,7 @@ def test_confident_words_keep_their_gradient(division: None) -> None:
         assert e.any() and (a - e).norm() < 0.01 * e.norm()
 
 
-@every_op
+@pytest.mark.parametrize("op", [op for name, op in OPS.items() if "at once" not in name])
 def test_a_chunk_bounds_what_is_held(op: Op, monkeypatch: pytest.MonkeyPatch) -> None:
     """No tensor of more than a chunk of logits is made, forward or backward, and one chunk is gone before the next."""
     divide(monkeypatch, 400)

@@ -32,6 +32,11 @@ def attentive(words: int, units: int, label: str) -> dict[str, int]:
     return {f"salton2017/{name}-{label}": tied(words, units) + added for name, added in more.items()}
 
 
+def awd(types: int, embedding: int, units: int) -> int:
+    sizes = [(embedding, units), (units, units), (units, embedding)]
+    return types * embedding + types + sum(4 * out * (size + out + 2) for size, out in sizes)  # two biases
+
+
 POINTER = 650 * 650 + 650 + 650  # W, b, s
 AWD = {"ptb": 24_221_600, "wt2": 33_556_078}
 MOS = {"ptb": 21_500_620, "wt2": 34_909_528}
@@ -51,6 +56,8 @@ SIZES = {
     "merity2017/variational-wt2": untied(WT2, 650),
     "merity2017/zoneout-wt2": untied(WT2, 650),
     "merity2017/pointer-wt2": untied(WT2, 650) + POINTER,
+    "merity2018b/awd-ptb-char": awd(50, 200, 1000),
+    "merity2018b/awd-enwik8": awd(205, 400, 1840),
     **attentive(PTB, 650, "ptb"),
     **attentive(WT2, 1000, "wt2"),
 }
@@ -88,3 +95,11 @@ def test_sizes_are_the_printed_ones(name: str) -> None:
     other = "/kvp-w" in name
     assert (f"{count.model / 1e6:.1f}" == str(found.reported.model_parameters)) != other
     assert bool(found.remark) == (other or "/kvp-786" in name or "hornn" in name), "a size that does not fit is said"
+
+
+def test_models_of_characters_have_their_published_sizes_and_bits() -> None:
+    printed = {"merity2018b/awd-ptb-char": (13_787_650, 13.8, 1.175), "merity2018b/awd-enwik8": (47_270_045, 47, 1.232)}
+    for name, (size, millions, bits) in printed.items():
+        reported = PRESETS[name].reported
+        assert (SIZES[name], reported.all_parameters, reported.test_bpc) == (size, millions, bits)
+        assert reported.test_ppl is None and round(size / 1e6, 0 if millions == 47 else 1) == millions

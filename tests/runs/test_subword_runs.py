@@ -1,5 +1,6 @@
 """Runs on characters, bytes and pieces: every verb reads them, and their sums are those of the written words."""
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 import spanlm
+from spanlm.cli.main import main
 from spanlm.config import RunConfig
 from spanlm.data.cbt import Question
 from spanlm.data.vocabulary import EOS
@@ -94,7 +96,8 @@ def test_evaluation_counts_every_token_of_the_text(model: TrainedModel) -> None:
     assert len(scores) == result.tokens
     assert math.fsum(score.surprisal for score in scores) == pytest.approx(result.nll, rel=1e-6)
     lines = [" ".join(line.split()) for line in corpus.written_lines("test")]
-    assert corpus.written("test") == (sum(len(line.split()) for line in lines), sum(len(line) + 1 for line in lines))
+    characters, size = (sum(len(x) + 1 for x in texts) for texts in (lines, map(str.encode, lines)))
+    assert corpus.written("test") == (sum(len(line.split()) for line in lines), characters, size)
 
 
 def test_documents_start_where_those_of_words_do(config: RunConfig, model: TrainedModel) -> None:
@@ -153,3 +156,16 @@ def test_a_file_of_another_vocabulary_is_refused(folder: Path, tmp_path: Path) -
     path.write_text(text.replace('"the', '"teh', 1) if '"the' in text else text.replace("Ġ", "Ġx").replace("▁", "▁x"))
     with pytest.raises(InputError, match=r"another vocabulary|does not match its words"):
         spanlm.load(copy)
+
+
+def test_words_and_pieces_are_compared_by_written_word(
+    folder: Path, tiny_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In either order, and a pair's difference is that of the bits that each has alone."""
+    found = {}
+    for first, second in ((folder, tiny_run), (tiny_run, folder)):
+        assert main(["compare", str(first), str(second), "--split", "test", "--spell-unknown", "--json"]) == 0
+        report = json.loads(capsys.readouterr().out)
+        assert report["unit"] == "written word"
+        found[first] = report["comparisons"][0]["whole"]["difference"]
+    assert found[folder] == pytest.approx(-found[tiny_run], abs=1e-9)

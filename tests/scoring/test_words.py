@@ -133,7 +133,7 @@ def test_products_are_in_the_precision_that_is_asked_for(monkeypatch: pytest.Mon
     exact, rough = (score(lines, model, precision=how) for how in ("fp32", "bf16"))
     differences = [abs(one.surprisal - other.surprisal) for one, other in zip(exact, rough, strict=True)]
     assert 0 < max(differences) < 0.1
-    with pytest.raises(InputError, match="precision=fp8: must be fp32 or bf16"):
+    with pytest.raises(InputError, match="precision=fp8: must be fp32, tf32 or bf16"):
         score(lines, model, precision="fp8")
 
 

@@ -19,7 +19,17 @@ from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
-from spanlm.models.encoders import AWDLSTMConfig, HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
+from spanlm.models.encoders import (
+    AWDLSTMConfig,
+    DeltaConfig,
+    HORNNConfig,
+    LSTMConfig,
+    MinGRUConfig,
+    MogrifierLSTMConfig,
+    RNNConfig,
+    TransformerConfig,
+    VariationalLSTMConfig,
+)
 from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import (
@@ -129,6 +139,17 @@ FINETUNE = FinetuneConfig(
 
 RUNS: dict[str, Callable[[], RunConfig]] = {
     "key-value-predict, shuffled documents, adam": make_config,
+    "key-value, streams, adamw, cosine after a warm-up": lambda: make_config(
+        KeyValueConfig(roles=3, window=4),
+        **STREAMS,
+        optimizer=OptimizerConfig(kind="adamw", lr=0.02, weight_decay=0.1, beta2=0.95),
+        schedule=ScheduleConfig(kind="cosine", warmup=5),
+    ),
+    "transformer, documents, adamw": lambda: make_config(
+        NoMemoryConfig(),
+        encoder=TransformerConfig(hidden_size=6, heads=1, window=4, dropout=0.2),
+        optimizer=OptimizerConfig(kind="adamw", lr=0.02),
+    ),
     "n-gram, shuffled sentences, sgd, plateau": lambda: make_config(
         NGramConfig(order=3), kind="sentences", optimizer=SGD, schedule=PLATEAU, epochs=3
     ),
@@ -152,6 +173,15 @@ RUNS: dict[str, Callable[[], RunConfig]] = {
     ),
     "recurrent memory, RNN, shuffled documents": lambda: make_config(
         RecurrentMemoryConfig(window=4), encoder=RNNConfig(hidden_size=6)
+    ),
+    "no memory, Mogrifier LSTM, streams, bf16": lambda: make_config(
+        NoMemoryConfig(), **STREAMS, precision="bf16", encoder=MogrifierLSTMConfig(hidden_size=6, rank=2)
+    ),
+    "no memory, minGRU, documents": lambda: make_config(
+        NoMemoryConfig(), encoder=MinGRUConfig(hidden_size=6, dropout=0.2)
+    ),
+    "no memory, Gated DeltaNet, streams, bf16": lambda: make_config(
+        NoMemoryConfig(), **STREAMS, precision="bf16", encoder=DeltaConfig(hidden_size=6, heads=2, dropout=0.2)
     ),
     "attentive single, bucketed sentences, cut": lambda: make_config(
         AttentiveConfig(score="single"), **CUT, loss="time-sum", optimizer=SGD, bucket=True

@@ -13,11 +13,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from spanlm.training.optimizers import NTASGD, SGD, Adagrad, Adam, Optimizer, averaged
+from spanlm.training.optimizers import NTASGD, SGD, Adagrad, Adam, AdamW, Optimizer, averaged
 from spanlm.training.position import stagnated
 
-KINDS: dict[str, tuple[type[Optimizer], type[torch.optim.Optimizer]]] = {
+
+def of_torch_adamw(weights: list[nn.Parameter], lr: float, weight_decay: float, fused: bool) -> torch.optim.Optimizer:
+    """Two groups, as recipes have them: vectors do not decay."""
+    groups = [{"params": [w for w in weights if (w.dim() > 1) == decays]} for decays in (True, False)]
+    groups[1] |= {"weight_decay": 0.0}  # type: ignore[dict-item]
+    return torch.optim.AdamW(groups, lr=lr, weight_decay=weight_decay, fused=fused)
+
+
+KINDS: dict[str, tuple[type[Optimizer], Any]] = {
     "adam": (Adam, torch.optim.Adam),
+    "adamw": (AdamW, of_torch_adamw),
     "adagrad": (Adagrad, torch.optim.Adagrad),
     "sgd": (SGD, torch.optim.SGD),
 }
@@ -35,7 +44,9 @@ def test_steps_are_torch_s_bit_for_bit(kind: str, decay: float) -> None:
     mine: Any = KINDS[kind][0](ours, lr=0.1, weight_decay=decay)
     other: Any = KINDS[kind][1](theirs, lr=0.1, weight_decay=decay, fused=True)
     for step in range(5):
-        mine.lr = other.param_groups[0]["lr"] = 0.1 / (step + 1)
+        mine.lr = 0.1 / (step + 1)
+        for group in other.param_groups:
+            group["lr"] = mine.lr
         for one in (*ours[:2], *theirs[:2]):  # the last never has a gradient
             one.grad = torch.sin(one.detach() * (step + 1))
         mine.step()

@@ -1,11 +1,13 @@
 """Learning rates, patience, and which model is kept."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import safetensors.torch
+from torch import Tensor
 
 from spanlm.data.corpora import Corpus
 from spanlm.training.config import OptimizerConfig, ScheduleConfig
@@ -46,6 +48,7 @@ def test_patience_and_more_of_it(corpus: Corpus, room: Path) -> None:
     rest_slow(
         [
             (ScheduleConfig(kind="step", full_epochs=2), [0.5, 0.5, 0.25, 0.125, 2**-4, 2**-5, 2**-6]),
+            (ScheduleConfig(kind="milestones", milestones=(2, 4), factor=4.0), [0.5, 0.5, *[0.125] * 2, *[2**-5] * 3]),
             (ScheduleConfig(kind="plateau"), [0.5, 0.5, 0.5, 0.25, 0.125, 0.125, 2**-4]),
             (ScheduleConfig(), [0.5] * 7),
         ]
@@ -83,17 +86,27 @@ def test_warm_up_rises_in_a_line_and_then_follows_the_schedule(corpus: Corpus, r
     assert [row["rate"] for row in rows(room / "warm") if row["event"] == "train"] == used
 
 
+@pytest.mark.usefixtures("scripted")
+def test_a_cosine_falls_at_every_step_to_its_last_share(corpus: Corpus, room: Path, used: list[float]) -> None:
+    schedule = ScheduleConfig(kind="cosine", final_share=0.2)
+    fields: dict[str, Any] = {"kind": "streams", "shuffle": False, "log_every": 1, "schedule": schedule}
+    train(make_config(epochs=3, optimizer=OptimizerConfig(kind="sgd", lr=0.5), **fields), corpus, room)
+    steps = len(used)
+    assert used == pytest.approx([0.5 * (0.6 + 0.4 * math.cos(math.pi * step / steps)) for step in range(steps)])
+    assert [row["rate"] for row in rows(room) if row["event"] == "train"] == used
+
+
 @pytest.fixture
 def used(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The rate of every step that SGD does."""
     used: list[float] = []
-    step = SGD.step
+    update = SGD.update
 
-    def spied(self: SGD) -> None:
-        used.append(self.lr)
-        step(self)
+    def spied(self: SGD, lr: float, unless: Tensor | None = None) -> None:
+        used.append(lr)
+        update(self, lr, unless)
 
-    monkeypatch.setattr(SGD, "step", spied)
+    monkeypatch.setattr(SGD, "update", spied)
     return used
 
 

@@ -3,11 +3,25 @@
 from typing import get_args
 
 from spanlm.models.encoders.awd_lstm import AWDLSTMConfig
+from spanlm.models.encoders.delta import DeltaConfig
 from spanlm.models.encoders.hornn import HORNNConfig
+from spanlm.models.encoders.min_gru import MinGRUConfig
+from spanlm.models.encoders.mogrifier_lstm import MogrifierLSTMConfig
 from spanlm.models.encoders.stacks import LSTMConfig, RNNConfig
+from spanlm.models.encoders.transformer import TransformerConfig
 from spanlm.models.encoders.variational_lstm import VariationalLSTMConfig
 
-AnyEncoderConfig = LSTMConfig | VariationalLSTMConfig | AWDLSTMConfig | RNNConfig | HORNNConfig
+AnyEncoderConfig = (
+    LSTMConfig
+    | VariationalLSTMConfig
+    | AWDLSTMConfig
+    | MogrifierLSTMConfig
+    | RNNConfig
+    | HORNNConfig
+    | MinGRUConfig
+    | DeltaConfig
+    | TransformerConfig
+)
 
 ENCODERS: dict[str, type[AnyEncoderConfig]] = {config.kind: config for config in get_args(AnyEncoderConfig)}
 
@@ -15,8 +29,12 @@ __all__ = [
     "ENCODERS",
     "AWDLSTMConfig",
     "AnyEncoderConfig",
+    "DeltaConfig",
     "HORNNConfig",
     "LSTMConfig",
+    "MinGRUConfig",
+    "MogrifierLSTMConfig",
     "RNNConfig",
+    "TransformerConfig",
     "VariationalLSTMConfig",
 ]

@@ -25,7 +25,7 @@ from torch.func import functional_call
 from spanlm.models.encoders.stacks import EncoderConfig, FusedLSTM, in_one_chunk, zeros_of
 from spanlm.models.interfaces import Encoder, Init, Tensors
 from spanlm.models.kernels import loop_is_faster, square_units
-from spanlm.models.ops.dropout import keep_mask, locked_dropout, rounded
+from spanlm.models.ops.dropout import dropped, locked_dropout
 from spanlm.models.ops.lstm import lstm_layer
 from spanlm.options import RATE, at_least, option, options
 
@@ -115,4 +115,4 @@ def weight_drop(weight: Tensor, rate: float, training: bool) -> Tensor:
     """Drop single weights for a segment, of all steps and streams (DropConnect, Wan et al., 2013)."""
     if not training or not rate:
         return weight
-    return weight * keep_mask(weight.shape, rate, weight.device) / (1 - rounded(rate))
+    return dropped(weight, rate)

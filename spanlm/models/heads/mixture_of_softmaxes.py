@@ -16,7 +16,8 @@ The gradients of log p = log Σ_k π_k softmax(z_k)[y] are those of K linear sof
 which is the expert's share in the target's probability. The loss of a segment is a mean over its words, so all words
 have the same incoming gradient g: the forward pass computes the gradients for g = 1 while it has a chunk's softmaxes,
 and the backward pass multiplies by g. For words with another g the softmaxes are computed again, to correct the
-gradients of W and b. Many such words are costly: the caller tells by `even` what to expect.
+gradients of W and b. Many such words are costly: the caller tells by `even` what to expect. Asking which words those
+are would make a GPU wait, so there the mixture is one of linear softmaxes.
 """
 
 from __future__ import annotations
@@ -118,11 +119,11 @@ def _chunk_by_chunk(
     weight: Tensor,
     bias: Tensor | None,
     targets: Tensor,
-    margin: Tensor,
+    margin: Tensor | None,
     dtype: torch.dtype,
 ) -> Tensor:
-    words = targets.repeat_interleave(x.shape[1])
-    expert_log_p = linear_log_prob(x.flatten(0, 1), weight, bias, words, margin.flatten(), dtype)
+    words, margins = targets.repeat_interleave(x.shape[1]), None if margin is None else margin.flatten()
+    expert_log_p = linear_log_prob(x.flatten(0, 1), weight, bias, words, margins, dtype)
     return (expert_log_p.view_as(log_prior) + log_prior).logsumexp(1)
 
 
@@ -144,12 +145,13 @@ def mixture_log_prob(
     x (N, K, D), W (V, D), b (V,), targets (N,) int64; log π and the margin m (N, K) have the type of the result; no
     margin: 0. `even` expects the same gradient for nearly all rows, which affects only speed.
     """
-    dtype = product_dtype(weight)
-    if margin is None:
-        margin = x.new_zeros(log_prior.shape, dtype=wide_dtype(dtype))
-    inputs = x, log_prior, weight, bias, targets, margin
+    dtype, inputs = product_dtype(weight), (x, log_prior, weight, bias, targets, margin)
     with no_autocast(x.device):
-        return (_mixture_log_prob if even and learns(inputs) else _chunk_by_chunk)(*inputs, dtype)
+        if not (x.is_cpu and even and learns(inputs)):
+            return _chunk_by_chunk(*inputs, dtype)
+        if margin is None:
+            margin = x.new_zeros(log_prior.shape, dtype=wide_dtype(dtype))
+        return _mixture_log_prob(x, log_prior, weight, bias, targets, margin, dtype)
 
 
 @options("model.head")

@@ -23,7 +23,9 @@ With P the softmax but for a zero at each row's target y_n, and e_n = 1 − p_n,
 
 so P overwrites the logits once and is only read afterwards. e_n is a separate float32 number, so a confident word's
 small gradient survives a bfloat16 P. A margin m_n may first be subtracted from z_n[y_n]: ∂ log p_n / ∂m_n = p_n − 1. If
-all logits fit in one chunk, P is kept for the backward pass; otherwise the backward pass computes each chunk again.
+all logits fit in one chunk, P is kept for the backward pass; otherwise the backward pass computes each chunk again. On
+a GPU, where each call of a small kernel costs more than its passes over memory, torch's own cross-entropy replaces all
+this if the logits fit.
 """
 
 from __future__ import annotations
@@ -34,10 +36,11 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from spanlm.errors import InputError, require
 from spanlm.models.interfaces import Init, MixingHead
-from spanlm.models.kernels import crossed, linear, prepared
+from spanlm.models.kernels import GPU_ELEMENTS, crossed, linear, prepared
 from spanlm.models.ops.precision import learns, no_autocast, product_dtype, wide, wide_dtype, without_autocast
 from spanlm.options import NOT_NEGATIVE, option, options
 
@@ -179,12 +182,26 @@ def linear_log_prob(
     the type of the products; None: the autocast's, or else W's.
     """
     dtype = dtype or product_dtype(weight)
-    if margin is None:
-        margin = x.new_zeros(len(x), dtype=wide_dtype(dtype))
-    inputs = x, weight, bias, targets, margin
     with no_autocast(x.device):
+        if not x.is_cpu and len(x) * len(weight) <= GPU_ELEMENTS:
+            return log_prob_at_once(x, weight, bias, targets, margin, dtype)
+        if margin is None:
+            margin = x.new_zeros(len(x), dtype=wide_dtype(dtype))
+        inputs = x, weight, bias, targets, margin
         log_p: Tensor = _linear_log_prob(*inputs, dtype, learns(inputs))
     return log_p
+
+
+def log_prob_at_once(
+    x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, margin: Tensor | None, dtype: torch.dtype
+) -> Tensor:
+    """`linear_log_prob` by torch's cross-entropy, with all logits in memory."""
+    fits = bias is not None and bias.dtype == dtype  # bfloat16 logits get the bias after widening
+    logits = wide(functional.linear(x.to(dtype), weight.to(dtype), bias if fits else None))
+    logits = logits if fits or bias is None else logits + bias
+    if margin is not None:
+        logits = logits.scatter_add(1, targets.unsqueeze(1), -margin.unsqueeze(1))
+    return -functional.cross_entropy(logits, targets, reduction="none")
 
 
 def wide_logits(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -6,8 +6,9 @@ than L slots behind them, and missing slots cost nothing.
 
 Additive attention: lag j of all queries is one slice of the memory, so a loop over the L lags touches only contiguous
 (T, B, D) slices that stay in cache. If the window is longer than the segment, the loop runs over the T queries
-instead. Gradients are hand-written: they keep the tanh of all slices if memory allows, else compute it again. A long
-window of few numbers is computed at once, since the calls of a loop would take longer.
+instead. Gradients are hand-written: they keep the tanh of all slices if memory allows, else compute it again. Where the
+calls of a loop would take longer than what they compute, all lags are computed at once: on a GPU, which waits for each
+call, and on a processor a long window of few numbers.
 
 Dot products, and the reads of a long window: for one stream, the scores of T steps and L - 1 + T slots are one matrix
 product, of which the window is a band: row t, columns t … t + L - 1. The reads are the product of the band, zero
@@ -23,6 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from spanlm.models.kernels import GPU_ELEMENTS
 from spanlm.models.ops.precision import learns, no_autocast, wide, without_autocast
 
 KEPT_ELEMENTS = 2**25
@@ -35,7 +37,7 @@ LONG = 16
 """Longest window that is always read by a loop."""
 
 _TOGETHER_ELEMENTS = 2**19
-"""Most activations of a longer window that are computed at once."""
+"""Most activations of a longer window that a processor computes at once."""
 
 _Place = int | slice
 
@@ -215,9 +217,24 @@ def additive_scores(query: Tensor, keys: Tensor, weight: Tensor, window: int) ->
     last key is never read; scores without a slot are 0 and must be masked.
     """
     inputs = wide(query), wide(keys), wide(weight)
+    if not query.is_cpu and window * query.numel() <= GPU_ELEMENTS:
+        with no_autocast(query.device):
+            return scores_at_once(*inputs, window)
     if LONG < window <= len(query) == len(keys) - window and window * query.numel() <= _TOGETHER_ELEMENTS:
         return _long_scores(*inputs)
     return _additive_scores(*inputs, window, learns(inputs))
+
+
+def scores_at_once(query: Tensor, keys: Tensor, weight: Tensor, window: int) -> Tensor:
+    """`additive_scores` by torch's own gradients, all lags at once."""
+    activations = torch.tanh(_windows(keys, len(query), window).permute(0, 3, 1, 2) + query.unsqueeze(1))
+    return (activations @ weight).transpose(1, 2)
+
+
+def _windows(slots: Tensor, steps: int, window: int) -> Tensor:
+    """View P + T slots (P + T, B, D) as what each query looks back at, (T, B, D, L), zero without a slot."""
+    missing = window + steps - len(slots)
+    return pad(slots, (0, 0, 0, 0, missing, -1)).unfold(0, window, 1)  # the last slot is never read
 
 
 def window_sum(weights: Tensor, values: Tensor) -> Tensor:
@@ -226,10 +243,19 @@ def window_sum(weights: Tensor, values: Tensor) -> Tensor:
     Column j is lag L - j, zero without a slot; the last value is never read.
     """
     steps, window = weights.shape[0], weights.shape[2]
-    if LONG < window == len(values) - steps:
-        with no_autocast(values.device):
+    with no_autocast(values.device):
+        if not values.is_cpu and window * values[:steps].numel() <= GPU_ELEMENTS:
+            return sum_at_once(weights, values)
+        if LONG < window == len(values) - steps:
             return band_sum(weights, values[:-1])
-    return _window_sum(weights, values)
+        return _window_sum(weights, values)
+
+
+def sum_at_once(weights: Tensor, values: Tensor) -> Tensor:
+    """`window_sum` as one product for each step and stream, whose matrix is a view of the values."""
+    steps, batch, window = weights.shape
+    windows = _windows(values, steps, window).flatten(0, 1)
+    return torch.bmm(windows, weights.reshape(-1, window, 1)).view(steps, batch, -1)
 
 
 def additive_window_attention(

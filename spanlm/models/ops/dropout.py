@@ -1,8 +1,8 @@
 """Dropout masks of a segment.
 
 A mask is 0 with probability `rate`, else 1 / (1 − rate), which keeps the expectation. It is drawn for every segment and
-every stream. A draw has 16 bits, so that a 64-bit number of the generator gives four draws, and `rate` is rounded to a
-multiple of 2⁻¹⁶.
+every stream. `rate` is rounded to a multiple of 2⁻¹⁶: on a processor a draw has 16 bits, so that a 64-bit number of the
+generator gives four draws.
 """
 
 from __future__ import annotations
@@ -59,14 +59,33 @@ def keep_mask(shape: Sequence[int], rate: float, device: torch.device, streams: 
 
 def dropout_mask(shape: Sequence[int], rate: float, like: Tensor, streams: int | None) -> Tensor:
     """Draw a mask with the type and device of `like`; `streams`: dimension of the streams; None: all share it."""
-    return keep_mask(shape, rate, like.device, streams).to(like.dtype).div_(1 - rounded(rate))
+    if like.is_cpu:
+        return keep_mask(shape, rate, like.device, streams).to(like.dtype).div_(1 - rounded(rate))
+    return mask_on_gpu(shape, rate, like, streams)
+
+
+def mask_on_gpu(shape: Sequence[int], rate: float, like: Tensor, streams: int | None) -> Tensor:
+    """Draw by two calls, for each of which a GPU waits, where a processor's way has four."""
+    kept = 1 - rounded(rate)
+
+    def draw(shape: Sequence[int]) -> Tensor:
+        return like.new_empty(shape).bernoulli_(kept)
+
+    return (draw(shape) if streams is None else drawn(draw, shape, streams)).div_(kept)
 
 
 def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
     """Drop numbers of x (T, B, D) independently."""
     if not training or not rate:
         return x
-    return x * keep_mask(x.shape, rate, x.device, streams=1) / (1 - rounded(rate))
+    return dropped(x, rate, streams=1)
+
+
+def dropped(x: Tensor, rate: float, streams: int | None = None) -> Tensor:
+    """Drop numbers of x independently; `streams`: dimension of the streams; None: all share x."""
+    if x.is_cpu:
+        return x * keep_mask(x.shape, rate, x.device, streams) / (1 - rounded(rate))
+    return x * mask_on_gpu(x.shape, rate, x, streams)
 
 
 def locked_dropout(x: Tensor, rate: float, training: bool) -> Tensor:

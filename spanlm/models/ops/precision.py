@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, wraps
 from typing import Any, TypeVar, get_args
 
@@ -16,9 +16,12 @@ from spanlm.options import Precision
 
 Gradients = TypeVar("Gradients")
 
+CUDNN_WITH_BF16 = 91300
+"""The first version of cuDNN whose LSTM torch uses in bfloat16."""
+
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
-    """Return an autocast to bfloat16 for bf16; it is disabled for fp32, and on processors without bf16."""
+    """Return an autocast to bfloat16 for bf16; it is disabled for fp32, and on devices without bf16."""
     if device.type == "meta":  # has no values, and knows no autocast
         return nullcontext()
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=usable(precision, device) == "bf16")
@@ -29,24 +32,70 @@ def no_autocast(device: torch.device) -> AbstractContextManager[object]:
     return autocast(device, "fp32")
 
 
+@contextmanager
+def products(device: torch.device, precision: Precision) -> Iterator[None]:
+    """Within the block, backward passes included, let a GPU compute float32 products in TF32 for tf32 alone.
+
+    Torch's own default is TF32 in recurrent kernels, and float32 elsewhere.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before, allowed = (matmul.allow_tf32, cudnn.allow_tf32), usable(precision, device) == "tf32"
+    matmul.allow_tf32 = cudnn.allow_tf32 = allowed
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32 = before
+
+
 def usable(precision: Precision, device: torch.device | str) -> Precision:
-    """Return the precision that `device` uses for `precision`: fp32 on processors without bf16."""
+    """Return the precision that `device` uses for `precision`: fp32 if it lacks that, which is logged once."""
     if precision not in get_args(Precision):
-        raise InputError("precision", precision, "must be fp32 or bf16")
-    doubtful = precision == "bf16" and torch.device(device).type == "cpu"
-    return "fp32" if doubtful and not _processor_has_bf16() else precision
+        raise InputError("precision", precision, "must be fp32, tf32 or bf16")
+    return "fp32" if lacks(precision, device) and _logged(lacks(precision, device)) else precision
+
+
+def lacks(precision: Precision, device: torch.device | str) -> str:
+    """Return why a device cannot compute in a precision; empty: it can."""
+    device = torch.device(device)
+    if precision == "fp32" or device.type == "meta":
+        return ""
+    if device.type == "cuda":
+        return _gpu_lacks(precision, device)
+    if precision == "tf32":
+        return "tf32: only a GPU computes in it; fp32 is used instead"
+    return "" if _processor_has_bf16() else "bf16: this processor cannot train an LSTM in it; fp32 is used instead"
+
+
+@cache
+def _logged(text: str) -> bool:
+    logging.getLogger("spanlm").warning(text)
+    return True
+
+
+@cache
+def _gpu_lacks(precision: Precision, device: torch.device) -> str:
+    """Ask for the tensor cores of compute capability 8.0, and for bf16 also for a cuDNN whose LSTM has it."""
+    major = torch.cuda.get_device_capability(device)[0]
+    version = torch.backends.cudnn.version() or 0  # type: ignore[no-untyped-call]
+    if major < 8:
+        return f"{precision}: this GPU has no tensor cores for it (compute capability below 8.0); fp32 is used instead"
+    if precision == "bf16" and version < CUDNN_WITH_BF16:
+        return f"bf16: LSTMs need cuDNN 9.13 for it (here {version}); fp32 is used instead"
+    return ""
 
 
 @cache
 def _processor_has_bf16() -> bool:
-    """Try the LSTM kernel, which some lack (on x86 it needs AVX-512); log a failure. Draws no random numbers."""
+    """Try the LSTM kernel, which some lack (on x86 it needs AVX-512). Draws no random numbers."""
     x, h, *weights = (torch.zeros(size) for size in ((2, 2, 8), (1, 2, 8), (32, 8), (32, 8), (32,), (32,)))
     try:
         with torch.enable_grad(), torch.autocast("cpu", torch.bfloat16):
             read = torch.lstm(x, (h, h), [w.requires_grad_() for w in weights], True, 1, 0.0, True, False, False)[0]
             torch.autograd.grad(read.sum(), weights)
     except RuntimeError:
-        logging.getLogger("spanlm").warning("bf16: this processor cannot train an LSTM in it; fp32 is used instead")
         return False
     return True
 

@@ -75,13 +75,15 @@ def evaluate_dynamic(
     require_fit(config, statistics, model)
     static = evaluate(model, corpus, split, replace(protocol, batch_size=None))
 
+    spelled = 0.0 if protocol.spelling is None else protocol.spelling.nll
+
     def reader(segments: Iterable[Segment]) -> Iterator[Scored]:
         total = Tally()
         for block in read_adapting(model, segments, statistics, config, precision=protocol.precision):
             total = total.plus(block, corpus.vocabulary)
             report("dynamic evaluation", total.tokens, len(corpus.splits[split]))
             yield block
-        if diverged(total.loss, static.nll_per_token, len(corpus.vocabulary)):
+        if diverged(total.loss, (static.nll - spelled) / static.tokens, len(corpus.vocabulary)):
             raise DivergedError(
                 f"the weights diverged: after {total.tokens:,} tokens the mean NLL is {total.loss:,.1f} nats. Take a "
                 f"lower rate, or a larger decay (now {config.decay:g}) or epsilon (now {config.epsilon:g}).",

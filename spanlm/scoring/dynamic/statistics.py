@@ -35,7 +35,7 @@ from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, RunError, SpanlmError, require
 from spanlm.models.interfaces import Head, LMState, Memory, MixingHead, NextWordModel, Readout, Scores
-from spanlm.models.ops.precision import autocast
+from spanlm.models.ops.precision import autocast, products
 from spanlm.options import Precision
 from spanlm.scoring.options import LENGTH, DynamicLoss
 from spanlm.scoring.protocol import STANDARD, Protocol
@@ -117,7 +117,7 @@ def segment_gradients(
     for segment in _short_segments(segments, length):
         full = len(segment.reset) * length
         state = next_state(model, state, segment)
-        with evaluating(model), torch.enable_grad():
+        with evaluating(model), products(model.device, precision), torch.enable_grad():
             with autocast(model.device, precision):
                 reading, state = reading_of(model, segment, state)
                 scores, learnt = _scores(model.head, reading.readout, reading.segment.targets, loss)

@@ -1,0 +1,125 @@
+"""Training steps from CUDA graphs: one call of the driver where Python would start hundreds of small kernels.
+
+A graph is the list of kernels of one step (forward pass, loss, gradients, clip and update) with the addresses that they
+read and write. So all that differs between two steps of a shape stands in memory of its own: the segment, the state
+and the learning rate are copied there before a replay. Random numbers go on from the device's generator, so that a
+resumed run continues as without graphs. Each length of a segment needs its own graph; all share their scratch memory.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from spanlm.data.batching import Segment
+from spanlm.models.interfaces import LMState
+
+MOST = 16
+"""Graphs of a training. Drawn lengths are many more: the first that recur are recorded, the others run without."""
+
+USUAL = 3
+"""Steps of a shape that run before it is recorded: in the first ones libraries choose kernels and allocate memory."""
+
+Rate = float | Tensor
+Shape = tuple[torch.Size, ...]
+
+
+class Computed(NamedTuple):
+    """What a step gives besides new weights, on its device.
+
+    Attributes:
+        numbers: NLL, tokens, norm of the gradient and the sums of the metrics, float64; read once, at the step's end.
+        state: after the last step of the segment.
+        names: of the metrics.
+    """
+
+    numbers: Tensor
+    state: LMState
+    names: tuple[str, ...]
+
+
+Compute = Callable[[Segment, LMState, Rate], Computed]
+"""Does a whole step on tensors of the device, without waiting for it."""
+
+
+class Fixed(NamedTuple):
+    """The memory that a recorded step reads."""
+
+    segment: Segment
+    state: LMState
+
+
+class RecordedSteps(ABC):
+    """Steps of a training, each recorded when its shape has come often enough, and then replayed."""
+
+    def __init__(self, compute: Compute, device: torch.device, note: Callable[[str], None]) -> None:
+        self.compute, self.device, self.note = compute, device, note
+        self.rate = torch.zeros((), device=device)
+        self.recorded: dict[Shape, tuple[Fixed, Callable[[], Computed]]] = {}
+        self._seen = Counter[Shape]()
+        self._most = MOST
+
+    def __call__(self, segment: Segment, state: LMState, rate: float) -> Computed:
+        """Do a step on a segment, which is still on the processor."""
+        self.rate.fill_(rate)
+        shape = segment.inputs.shape, *(x.shape for x in state.flat().values())
+        if shape not in self.recorded:
+            self._seen[shape] += 1
+            full = len(self.recorded) >= self._most
+            if self._seen[shape] <= USUAL or full or not self._recorded(shape, segment, state):
+                return self.compute(segment.to(self.device), state, self.rate)
+        fixed, replay = self.recorded[shape]
+        for name in ("inputs", "targets", "mask"):
+            getattr(fixed.segment, name).copy_(getattr(segment, name), non_blocking=True)
+        torch._foreach_copy_([*fixed.state.flat().values()], [*state.flat().values()])
+        return replay()
+
+    def _recorded(self, shape: Shape, segment: Segment, state: LMState) -> bool:
+        """Record a step of this shape; where that fails, note why, and go on without more graphs."""
+        parts = {name: getattr(segment, name).to(self.device, copy=True) for name in ("inputs", "targets", "mask")}
+        fixed = Fixed(replace(segment, **parts), state.map(torch.clone))
+        try:
+            self.recorded[shape] = fixed, self.record(fixed)
+        except RuntimeError as error:
+            self._most = 0
+            self.note(f"no CUDA graphs: {str(error).splitlines()[0]}")
+            return False
+        return True
+
+    @abstractmethod
+    def record(self, fixed: Fixed) -> Callable[[], Computed]:
+        """Record `compute` on this memory without doing it; return how to replay it."""
+
+
+class Graphs(RecordedSteps):
+    """CUDA graphs. All steps run on one stream of their own, which graphs need."""
+
+    def __init__(self, compute: Compute, device: torch.device, note: Callable[[str], None]) -> None:
+        super().__init__(compute, device, note)
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def __call__(self, segment: Segment, state: LMState, rate: float) -> Computed:
+        others = torch.cuda.current_stream(self.device)
+        self._stream.wait_stream(others)
+        with torch.cuda.stream(self._stream):
+            computed = super().__call__(segment, state, rate)
+        others.wait_stream(self._stream)
+        return computed
+
+    def record(self, fixed: Fixed) -> Callable[[], Computed]:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
+            computed = self.compute(fixed.segment, fixed.state, self.rate)
+
+        def replay() -> Computed:
+            graph.replay()
+            return computed
+
+        return replay

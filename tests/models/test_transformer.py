@@ -1,0 +1,81 @@
+"""The Transformer encoder: against a loop, and against the same weights in Hugging Face's Llama and Mistral."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from spanlm.models.encoders import TransformerConfig
+from spanlm.models.encoders.blocks import BlockStack
+from tests import reference
+from tests.models.small import EMBEDDING, assert_same, build, values
+from tests.models.twins import assert_twin
+
+CONFIGS = [
+    TransformerConfig(hidden_size=8, layers=2, heads=2, window=3),
+    TransformerConfig(hidden_size=EMBEDDING, layers=1, heads=3, window=20, feedforward_size=4),
+]
+every_config = pytest.mark.parametrize("config", CONFIGS, ids=["windowed", "whole"])
+
+
+PARTS = "gate", "up", "down"
+
+
+def by_loops(encoder: BlockStack, config: TransformerConfig, x: Tensor) -> Tensor:
+    x = encoder.input(x)
+    for norm, layer, branch in zip(encoder.norms, encoder.layers, encoder.feedforwards, strict=True):
+        matrices = reference.SelfAttention(*(getattr(layer, f"{p}_proj").weight for p in "qkvo"))
+        parts = (getattr(branch.mlp, f"{part}_proj").weight for part in PARTS)
+        y = reference.self_attention(reference.normed(x, norm.weight), config.window, config.heads, matrices)
+        x = reference.block(x, y, reference.Block(norm.weight, branch.norm.weight, *parts))
+    return reference.normed(x, encoder.norm.weight)
+
+
+@every_config
+@pytest.mark.parametrize("cut", [6, 2])
+def test_is_a_loop_over_streams_steps_and_lags(config: TransformerConfig, cut: int) -> None:
+    """Values and gradients of one segment, and values of a text in pieces."""
+    encoder = build(config, EMBEDDING)
+    x = values(6, 2, EMBEDDING).requires_grad_()
+    expected = by_loops(encoder, config, x)
+    state, outputs = encoder.init_state(2), []
+    for part in x.split(cut):
+        h, state = encoder(part, state)
+        outputs.append(h)
+    if cut == len(x):
+        assert_twin(outputs, [expected], [x, *encoder.parameters()])
+    assert_same([torch.cat(outputs)], [expected])
+
+
+def in_their_form(encoder: BlockStack, config: TransformerConfig, window: int | None) -> Any:
+    """A model of transformers with the encoder's weights: Llama, or Mistral, whose window counts the step itself."""
+    transformers = pytest.importorskip("transformers")
+    kind, more = ("Llama", {}) if window is None else ("Mistral", {"sliding_window": window + 1})
+    sizes = {"hidden_size": config.hidden_size, "num_hidden_layers": config.layers, "head_dim": config.head_size}
+    sizes |= {"num_attention_heads": config.heads, "num_key_value_heads": config.heads, "vocab_size": 3}
+    theirs = getattr(transformers, f"{kind}Config")(
+        **sizes, intermediate_size=encoder.feedforwards[0].mlp.up_proj.out_features, rms_norm_eps=1e-6, **more
+    )
+    theirs._attn_implementation = "eager"
+    model = getattr(transformers, f"{kind}Model")(theirs).double()
+    weights = {"norm.weight": encoder.norm.weight, "embed_tokens.weight": model.embed_tokens.weight}
+    for n, layer in enumerate(encoder.layers):
+        weights |= {f"layers.{n}.self_attn.{p}_proj.weight": getattr(layer, f"{p}_proj").weight for p in "qkvo"}
+        branch, mlp = encoder.feedforwards[n], encoder.feedforwards[n].mlp
+        weights |= {f"layers.{n}.mlp.{p}_proj.weight": getattr(mlp, f"{p}_proj").weight for p in PARTS}
+        weights[f"layers.{n}.input_layernorm.weight"] = encoder.norms[n].weight
+        weights[f"layers.{n}.post_attention_layernorm.weight"] = branch.norm.weight
+    model.load_state_dict(weights, strict=True)
+    return model
+
+
+@pytest.mark.parametrize("window", [None, 4])
+def test_is_a_llama_and_with_a_window_a_mistral(window: int | None) -> None:
+    config = TransformerConfig(hidden_size=12, layers=2, heads=2, window=window or 50)
+    encoder = build(config, 12)
+    x: Tensor = values(11, 3, 12)
+    with torch.no_grad():
+        theirs = in_their_form(encoder, config, window)(inputs_embeds=x.transpose(0, 1)).last_hidden_state
+        ours, _ = encoder(x, encoder.init_state(3))
+    torch.testing.assert_close(ours, theirs.transpose(0, 1), rtol=1e-5, atol=1e-5)  # their angles are float32
