@@ -180,8 +180,8 @@ class DataConfig:
         '"whitespace" keeps words as written; "words" lower-cases and splits punctuation off; "straight-words" also '
         'reads ’ as \' and no-break spaces as spaces; a new run of `spanlm train` with "words" uses it. "characters", '
         '"bytes", "bpe" and "unigram" (extra subword) keep every byte of a line, so no text is unknown; bpe and '
-        "unigram learn their pieces from train.txt. A new run of `spanlm train` reads text8 as characters and enwik8 "
-        'as bytes, unless this is given. The words of the demo are always cut by "words"',
+        "unigram learn their pieces from train.txt, or from 100 MB spread over it. A new run of `spanlm train` reads "
+        'text8 as characters and enwik8 as bytes, unless it is given. Words of the demo are always those of "words"',
         default="whitespace",
     )
     vocabulary_size: int | None = option(

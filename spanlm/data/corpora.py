@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple, cast, get_args
 
@@ -35,7 +36,7 @@ from spanlm.data.config import (
     WordRule,
 )
 from spanlm.data.demo import DEMO_NOTE, demo_bytes, demo_version
-from spanlm.data.pieces_file import PIECES_FORMAT, learned, read_pieces
+from spanlm.data.pieces_file import MOST_LEARNED, PIECES_FORMAT, learned, read_pieces
 from spanlm.data.subwords import Bytes, Characters, make_tokenizer
 from spanlm.data.synthetic import PREFIX, find_synthetic
 from spanlm.data.text import Text, fingerprint, line_ends, lines_of, marks_note, pieces
@@ -629,10 +630,11 @@ def _vocabulary_of(config: DataConfig, source: Source, digest: str) -> Vocabular
 def _learned_pieces(config: DataConfig, source: Source, digest: str) -> Vocabulary:
     kind, size = cast(TrainedPieces, config.effective_tokenizer), config.vocabulary_size or USUAL_PIECES
     text, titles = source.texts["train"], config.effective_documents == "book-title"
-    cut = text_pieces(text, digest, config.effective_documents)
+    cut = partial(text_pieces, text, digest, config.effective_documents)
     path = cached("pieces", PIECES_FORMAT, digest, kind, size, titles, text.padded)
     if not is_whole(path):
-        vocabulary = learned(kind, lines_of(cut), size)
+        step = -(-sum(map(len, cut())) // MOST_LEARNED)
+        vocabulary = learned(kind, lines_of(islice(cut(), 0, None, max(1, step))), size)
         with caching(path) as file:
             file.write(vocabulary.pieces.encode())
     vocabulary = Vocabulary.from_pieces(path.read_bytes()[:-DIGEST_BYTES].decode())

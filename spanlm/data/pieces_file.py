@@ -40,6 +40,10 @@ _PROBES = (
     "<s> x</s>",
 )
 
+MOST_LEARNED = 100 << 20
+"""Bytes of a text to learn pieces from; of a longer one every n-th megabyte. Trainers hold all different words: two and
+a half million take 2 GB."""
+
 PIECES_FORMAT = 1
 """Version of `learned`; raise it to learn cached pieces again."""
 
@@ -71,10 +75,11 @@ def _to_bytes() -> Any:
     return tokenizers().pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 
 
-def _settled(vocab: list[tuple[str, float]]) -> list[tuple[str, float]]:
+def _settled(vocab: list[tuple[str, float | None]]) -> list[tuple[str, float]]:
     """Round scores and sort pieces, which the trainer sums and lists in the random order of its hash table."""
-    least = min(score for piece, score in vocab if len(piece) > 1)
-    scores = {piece: round(score, 6) for piece, score in vocab if piece not in (EOS, UNK)}
+    # a text without any piece gives scores that are no numbers, null in JSON
+    scores = {piece: round(score or 0.0, 6) for piece, score in vocab if piece not in (EOS, UNK)}
+    least = min((score for piece, score in scores.items() if len(piece) > 1), default=0.0)
     # bytes that training did not need have penalties in that order, too
     scores |= {piece: round(least - 1 - n / 1e4, 6) for n, piece in enumerate(PRINTABLE) if scores[piece] < least}
     ordered = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
@@ -121,11 +126,11 @@ def _of_json(data: bytes, kind: TrainedPieces) -> Vocabulary:
     return _bpe([piece for piece in model["vocab"] if piece not in special], merges)
 
 
-def _require_kind(found: str, kind: TrainedPieces) -> None:
-    if found not in ("bpe", "unigram"):
-        raise InputError(f"its pieces are of the kind {found}; there are bpe and unigram")
-    if found != kind:
-        raise InputError(f"its pieces are of the kind {found}, not {kind}: take data.tokenizer={found}")
+def _require_kind(model_kind: str, kind: TrainedPieces) -> None:
+    if model_kind not in ("bpe", "unigram"):
+        raise InputError(f"its pieces are of the kind {model_kind}; there are bpe and unigram")
+    if model_kind != kind:
+        raise InputError(f"its pieces are of the kind {model_kind}, not {kind}: take data.tokenizer={model_kind}")
 
 
 def _without_prefix(part: Any) -> None:
@@ -167,17 +172,17 @@ def _require_exact(vocabulary: Vocabulary) -> None:
 
 def _of_model(data: bytes, kind: TrainedPieces) -> Vocabulary:
     """Read a SentencePiece model, a protocol buffer: pieces (field 1) and the trainer's settings (field 2)."""
-    pieces, found = list[tuple[str, float]](), 1
+    pieces, model_kind = list[tuple[str, float]](), 1
     for number, value in _fields(data):
         if number == 1:
             piece = dict(_fields(value))
             if piece.get(3, 1) in _NORMAL:
                 pieces.append((piece[1].decode(), struct.unpack("<f", piece.get(2, bytes(4)))[0]))
         elif number == 2:
-            found = dict(_fields(value)).get(3, 1)
+            model_kind = dict(_fields(value)).get(3, 1)
     if not pieces:
         raise ValueError("it has no pieces")
-    _require_kind(_KINDS.get(found, str(found)), kind)
+    _require_kind(_KINDS.get(model_kind, str(model_kind)), kind)
     return _unigram(pieces) if kind == "unigram" else _bpe([piece for piece, _ in sorted(pieces, key=_by_score)])
 
 

@@ -126,7 +126,9 @@ class Subwords(Tokenizer, ABC):
             first = start + len(text) - len(text.lstrip(_WHITE)) if letters else start
             owner = int(np.searchsorted(ends, first, side="right"))
             if letters and first + len(letters) > ends[owner]:
-                raise InputError(f"the tokenizer reads {text.decode()!r} as one: its words cannot be told apart")
+                raise InputError(
+                    f"the tokenizer reads {text.decode(errors='replace')!r} as one: its words cannot be told apart"
+                )
             grouped[owner].append(token)
         return grouped
 

@@ -215,6 +215,23 @@ def test_learned_pieces_depend_on_the_text_alone_and_have_the_size(kind: Any) ->
     lines = [f"{word} {word[::-1]} {number}\n" for number, word in enumerate(("over", "under", "naïve", "lower") * 20)]
     first, second = (learned(kind, iter(lines), 300) for _ in range(2))
     assert first.pieces == second.pieces and len(first) == {"bpe": 300, "unigram": 269}[kind]
+    assert len(learned(kind, [""], 300)) == 258, "no text, no pieces but the bytes"
+
+
+def test_pieces_of_a_long_text_are_learned_from_parts_spread_over_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spanlm.data.text.CHUNK_BYTES", 1000)
+    monkeypatch.setattr("spanlm.data.corpora.MOST_LEARNED", 4000)
+    monkeypatch.setenv("SPANLM_CACHE", str(tmp_path / "cache"))
+    words = ["".join(pair) for pair in zip("abcdefghij" * 2, "ijabcdefgh" * 2, strict=True)]
+    lines = [f"{words[number // 100]} {words[number // 100]}" for number in range(2000)]
+    for split in ("train", "valid", "test"):
+        (tmp_path / f"{split}.txt").write_text("\n".join(lines) + "\n")
+    vocabulary = spanlm.load_corpus(DataConfig(corpus=str(tmp_path), tokenizer="bpe", vocabulary_size=400)).vocabulary
+    pieces = {word.removeprefix("Ġ") for word in vocabulary.words if len(word) > 1}
+    assert len(pieces.intersection(words)) > 3 and words[0] in pieces, "some words are not seen, those at both ends are"
+    assert not pieces.issuperset(words)
 
 
 @given(st.lists(st.text("ab \t", max_size=6), min_size=1, max_size=5), st.integers(0, 2**30))
