@@ -54,6 +54,7 @@ REMOVED = {
 
 ADDED = {
     **{"data.marks": None, "model.encoder.newest_apart": False, "model.memory.includes_current": False},
+    "model.memory.recency": "none",
     **{"training.graph": "off", "training.batching.length_multiple": 1},
 }
 """Fields that the first runs of schema 1 lack, with the value that they then have, which no digest shows."""

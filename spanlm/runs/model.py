@@ -17,7 +17,7 @@ from spanlm.data.pieces import Piece, refuse_one_string, require_texts, whole_li
 from spanlm.data.tokenizer import written_spans
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, SpanlmError, whole_number
-from spanlm.models.interfaces import NextWordModel
+from spanlm.models.interfaces import Memory, NextWordModel
 from spanlm.models.language_model import LanguageModel, to_be_filled
 from spanlm.models.lesions import described_lesion, lesioned
 from spanlm.models.memories import SpanBufferConfig, require_gate, require_temperature
@@ -98,7 +98,14 @@ class Model:
 
     @property
     def description(self) -> str:
-        return self.config.model.description
+        return self.config.model.description + self.recency
+
+    @property
+    def recency(self) -> str:
+        """The half-life of the network's recency, to append to a description; empty if there is no recency."""
+        memory = getattr(self.model, "memory", None)
+        half_life = memory.half_life if isinstance(memory, Memory) else None
+        return "" if half_life is None else f"; half-life of recency {half_life:.3g} steps"
 
     def title(self) -> str:
         return f"{run_name(self.folder)}, {self.config.model.memory.description}"
