@@ -16,7 +16,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.pieces import Piece, refuse_one_string, require_texts, whole_lines
 from spanlm.data.tokenizer import written_spans
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import InputError, SpanlmError, whole_number
+from spanlm.errors import InputError, SpanlmError, require, whole_number
 from spanlm.models.interfaces import Memory, NextWordModel
 from spanlm.models.language_model import LanguageModel, to_be_filled
 from spanlm.models.lesions import described_lesion, lesioned
@@ -32,6 +32,7 @@ from spanlm.runs.requests import (
     Score,
     TuneCache,
     TuneDynamic,
+    TuneNeighbours,
     fields_as_keywords,
 )
 from spanlm.runs.texts import LoadCorpus, Texts
@@ -50,7 +51,15 @@ from spanlm.scoring.dynamic.statistics import (
 from spanlm.scoring.dynamic.tuning import TRIALS, DynamicTuning, Trials, tune_dynamic
 from spanlm.scoring.excess import Excess, excess_by_lag
 from spanlm.scoring.generation import Drawn, draw, draw_samples
-from spanlm.scoring.options import CacheConfig, Context
+from spanlm.scoring.neighbours import (
+    Datastore,
+    NeighboursTuning,
+    evaluate_neighbours,
+    find_datastore,
+    owner_of,
+    tune_neighbours,
+)
+from spanlm.scoring.options import CacheConfig, Context, State
 from spanlm.scoring.pairs import Compared, Pair, compare_pairs
 from spanlm.scoring.perplexity import Evaluation, evaluate
 from spanlm.scoring.prefix_tree import Prefixes, TextScore, by_written_words, score_texts
@@ -174,14 +183,21 @@ class Model:
 
         Raises:
             InputError: there is no such corpus or part, it has another vocabulary, an option is outside its range, a
-                cache is combined with `dynamic`, or the model has no weights for `dynamic`.
+                cache, `neighbours` and `dynamic` are combined, or the model has no weights for the latter two.
             DivergedError: the dynamic weights diverged.
         """
+        mixed = {"a cache": request.cache, "neighbours": request.neighbours, "dynamic evaluation": request.dynamic}
+        first, *others = [name for name, settings in mixed.items() if settings is not None] or [""]
+        if others:
+            raise InputError(f"{others[-1]} and {first} do not go together: measure the one, then the other")
+        if request.neighbours is not None:
+            trained = require_weights(self, "neighbours")
+            loaded, part, protocol = self.texts.counted(request)
+            store = trained._datastore(request)
+            return evaluate_neighbours(trained.model, loaded, part, store, request.neighbours, protocol)
         if request.dynamic is None:
             return self._evaluated(*self.texts.counted(request), request.cache)
         learner = require_weights(self, "dynamic").learner
-        if request.cache is not None:
-            raise InputError("dynamic evaluation and a cache do not go together: measure the one, then the other")
         loaded, part, protocol = self.texts.counted(request)
         config, report = request.dynamic, request.report
         statistics = request.statistics or learner.dynamic_statistics(report=report)
@@ -461,6 +477,42 @@ class TrainedModel(Model):
         self.texts.note_changes(corpus)
         protocol = self.texts.protocol(corpus, PART)
         return find_statistics(path, model, corpus, protocol, segments=segments, report=report)
+
+    def datastore(
+        self,
+        *,
+        state: State = "auto",
+        precision: Precision = "fp32",
+        data_dir: str | None = None,
+        download: bool = False,
+        report: Report = quiet,
+    ) -> Datastore:
+        """Return the states of the training text, for `neighbours`, from the cache folder or written now.
+
+        The text is read as `evaluate` reads one; see `spanlm.scoring.neighbours.find_datastore`.
+
+        Raises:
+            InputError: there is no training text, it is too long, or the model cannot use the `state`.
+        """
+        corpus = self.corpus(None, PART, data_dir=data_dir, download=download)
+        self.texts.note_changes(corpus)
+        protocol = self.texts.protocol(corpus, PART, state, precision=precision)
+        return find_datastore(self.model, corpus, protocol, lesion=self.attention, report=report)
+
+    def _datastore(self, request: Evaluate | TuneNeighbours) -> Datastore:
+        if request.datastore is None:
+            return self.datastore(state=request.state, precision=request.precision, report=request.report)
+        fits = request.datastore.owner == owner_of(self.model, self.attention)
+        require(fits, "datastore", request.datastore.path, "of this model's states, as its `datastore()`")
+        return request.datastore
+
+    @fields_as_keywords(TuneNeighbours)
+    def tune_neighbours(self, request: TuneNeighbours) -> NeighboursTuning:
+        """Find the best T and λ for a text; see `spanlm.scoring.neighbours.tune_neighbours`, and `evaluate`."""
+        loaded, part, protocol = self.texts.counted(request)
+        store = self._datastore(request)
+        grid = request.k, request.temperatures, request.lambdas
+        return tune_neighbours(self.model, loaded, part, store, *grid, protocol)
 
     @fields_as_keywords(TuneDynamic)
     def tune_dynamic(self, request: TuneDynamic) -> DynamicTuning:

@@ -27,13 +27,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from spanlm.data.batching import Batcher
 from spanlm.data.corpora import Corpus
 from spanlm.errors import Note, named
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.neural_cache import Lookup, cache_log_prob, cache_places
 from spanlm.scoring.options import LAMBDAS, THETAS, CacheConfig, require_grid
 from spanlm.scoring.protocol import STANDARD, Protocol
-from spanlm.scoring.stream import Reading, log_p, read
+from spanlm.scoring.stream import Question, Reading, log_p, read
 from spanlm.scoring.tally import edge_note, perplexity
 
 
@@ -45,7 +46,7 @@ def mixed(log_p: Tensor, log_cache: Tensor, lambda_: float | Tensor) -> Tensor:
 
 
 class _Caches:
-    """Question for log p_cache with several windows and θ: answers `cache`, (N, windows · θ), NaN while empty.
+    """Question for log p_cache with several windows and θ: answers `other`, (N, windows · θ), NaN while empty.
 
     A stream's reset empties the caches. If `across`, the streams are lines in the order of the text, and the caches
     carry over from line to line.
@@ -61,7 +62,7 @@ class _Caches:
             log_cache, empty = cache_log_prob(replace(lookup, window=window), self._thetas)
             columns.append(log_cache.masked_fill(empty, torch.nan))
         log_caches = torch.cat(columns).movedim(0, -1)
-        return {"cache": log_caches.squeeze(1) if self._across else reading.flat(log_caches)}
+        return {"other": log_caches.squeeze(1) if self._across else reading.flat(log_caches)}
 
     def _look_up(self, reading: Reading) -> Lookup:
         """Return the pairs that the steps of a segment can look at, and keep the segment's pairs for later ones."""
@@ -90,7 +91,7 @@ class NeuralCache:
         self._share, self._cache = config.lambda_, _Caches([config.window], [config.theta], across=across)
 
     def __call__(self, reading: Reading) -> Mapping[str, Tensor]:
-        log_cache = self._cache(reading)["cache"].squeeze(1)
+        log_cache = self._cache(reading)["other"].squeeze(1)
         return {"cached": mixed(log_p(reading)["log_p"], log_cache, self._share)}
 
 
@@ -201,27 +202,42 @@ def tune_cache(
     # a cache over lines needs them in the order of the text
     batcher = replace(protocol, batch_size=None).batcher(corpus, split, in_order=True)
     grid = _Caches(windows, thetas, across=protocol.context == "line" and over_lines)
-    shares = torch.tensor(lambdas, dtype=torch.float64, device=model.device).unsqueeze(1)
-    plain = torch.zeros((), dtype=torch.float64, device=model.device)
-    sums = plain.new_zeros(len(windows) * len(thetas), len(lambdas))
-    for block in read(model, batcher.segments(), protocol, log_p, grid):
-        log_model = block.answers["log_p"]
-        plain -= log_model.double().sum()
-        for number, log_cache in enumerate(block.answers["cache"].unbind(1)):
-            sums[number] -= mixed(log_model, log_cache, shares).sum(1)
-    points = zip(product(windows, thetas, lambdas), sums.flatten().tolist(), strict=True)
-    tried = [Tried(*point, perplexity(nll / batcher.targets)) for point, nll in points]
+    plain, losses = grid_losses(model, batcher, protocol, grid, len(windows) * len(thetas), lambdas)
+    points = zip(product(windows, thetas, lambdas), losses, strict=True)
+    tried = [Tried(*point, perplexity(loss)) for point, loss in points]
     best, text = min(tried, key=lambda point: point.perplexity), f"{corpus.name} {split}"
     config = CacheConfig(window=best.window, theta=best.theta, lambda_=best.lambda_, tuned_on=text)
-    notes = [*_edges(best, windows, thetas, lambdas), *protocol.tuning_notes]
-    loss = plain.item() / batcher.targets
-    return CacheTuning(text, batcher.targets, perplexity(loss), config, best.perplexity, tried, notes)
+    edges = {"window": (best.window, windows), "theta": (best.theta, thetas), "lambda": (best.lambda_, lambdas)}
+    notes = [*grid_notes("cache", edges), *protocol.tuning_notes]
+    return CacheTuning(text, batcher.targets, perplexity(plain), config, best.perplexity, tried, notes)
 
 
-def _edges(best: Tried, windows: Sequence[int], thetas: Sequence[float], lambdas: Sequence[float]) -> list[str]:
-    """Return notes if the best point is on the edge of the grid."""
-    if best.lambda_ == 0:
-        return [Note(f"{named('cache.lambda')}=0: no cache of the grid helps.")]
-    chosen = {"window": (best.window, windows), "theta": (best.theta, thetas), "lambda": (best.lambda_, lambdas)}
-    notes = [edge_note(f"cache.{name}", value, values) for name, (value, values) in chosen.items()]
+def grid_losses(
+    model: NextWordModel,
+    batcher: Batcher,
+    protocol: Protocol,
+    question: Question,
+    columns: int,
+    lambdas: Sequence[float],
+) -> tuple[float, list[float]]:
+    """Return the loss of a model, and its losses mixed with each of some distributions at each λ, in nats per token.
+
+    The question answers `other`, log p of each token under each distribution, (N, `columns`); λ is innermost.
+    """
+    shares = torch.tensor(lambdas, dtype=torch.float64, device=model.device).unsqueeze(1)
+    plain = torch.zeros((), dtype=torch.float64, device=model.device)
+    sums = plain.new_zeros(columns, len(lambdas))
+    for block in read(model, batcher.segments(), protocol, log_p, question):
+        log_model = block.answers["log_p"]
+        plain -= log_model.double().sum()
+        for number, log_other in enumerate(block.answers["other"].unbind(1)):
+            sums[number] -= mixed(log_model, log_other, shares).sum(1)
+    return plain.item() / batcher.targets, [nll / batcher.targets for nll in sums.flatten().tolist()]
+
+
+def grid_notes(group: str, chosen: Mapping[str, tuple[float, Sequence[float]]]) -> list[str]:
+    """Return notes if the best point is on the edge of the grid; `chosen` has each value, and those that were tried."""
+    if chosen["lambda"][0] == 0:
+        return [Note(f"{named(f'{group}.lambda')}=0: no {group} of the grid helps.")]
+    notes = [edge_note(f"{group}.{name}", value, values) for name, (value, values) in chosen.items()]
     return [note for note in notes if note]

@@ -172,6 +172,75 @@ class CacheOptions(CacheGrid):
         require_grid((self.window,), self.thetas, self.lambdas)
 
 
+TEMPERATURES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+
+
+@options("neighbours")
+class NeighboursConfig:
+    """Nearest neighbours in the training text, and their share.
+
+    Example:
+        >>> near = spanlm.NeighboursConfig(k=16, temperature=1.0, lambda_=0.2)
+        >>> result = spanlm.load("runs/demo").evaluate(split="valid", neighbours=near)
+        >>> gain = result.without_neighbours.perplexity - result.perplexity
+    """
+
+    k: int = option("K, how many of the most similar states count", limit=at_least(1))
+    temperature: float = option("T, by which squared distances are divided", limit=POSITIVE)
+    lambda_: float = option("λ, the neighbours' share of the probability", limit=SHARE)
+    tuned_on: str | None = option("the text on which T and λ were chosen, if they were", default=None)
+
+    @property
+    def description(self) -> str:
+        chosen = "" if self.tuned_on is None else f" (tuned on {self.tuned_on})"
+        return f"{self.k:,} nearest neighbours, T {self.temperature:g}, λ {self.lambda_:g}{chosen}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"k": self.k, "temperature": self.temperature, "lambda": self.lambda_, "tuned_on": self.tuned_on}
+
+
+def require_neighbours(k: int, temperatures: Sequence[float], lambdas: Sequence[float]) -> None:
+    for name, values in (("temperature", temperatures), ("lambda", lambdas)):
+        require_several(f"neighbours.{name}", values)
+    for temperature, lambda_ in product(temperatures, lambdas):
+        NeighboursConfig(k=k, temperature=temperature, lambda_=lambda_)
+
+
+@options("neighbours")
+class NeighboursGrid:
+    """K, and the T and λ to try."""
+
+    k: int = option(
+        "mix in the words that followed the K most similar states of the training text, with "
+        f"{named('neighbours.tune')}, or {named('neighbours.temperature')} and {named('neighbours.lambda')}"
+    )
+    temperatures: Sequence[float] = option(
+        "T, by which squared distances are divided; several: a grid to tune (default when tuned: 0.1 to 100)",
+        default=TEMPERATURES,
+    )
+    lambdas: Sequence[float] = option(
+        "λ, the neighbours' share, 0 to 1; several: a grid to tune (default when tuned: 0 to 0.6)", default=LAMBDAS
+    )
+
+
+@options("neighbours")
+class NeighboursOptions(NeighboursGrid):
+    """A user's neighbours: one T and λ, or a grid to search.
+
+    Raises:
+        InputError: a value is outside its range; or, without `tune`, T or λ is not a single value.
+    """
+
+    tune: bool = option("first find the T and λ that fit the valid part best", default=False)
+
+    def __post_init__(self) -> None:
+        for name, values in (("neighbours.temperature", self.temperatures), ("neighbours.lambda", self.lambdas)):
+            if len(values) != 1 and not self.tune:
+                limit = f"needs one value of {named(name)}, or {named('neighbours.tune')}, which finds what fits best"
+                raise InputError("neighbours.k", self.k, limit)
+        require_neighbours(self.k, self.temperatures, self.lambdas)
+
+
 LENGTH = 5
 """Tokens between updates of the weights, as published."""
 

@@ -130,6 +130,7 @@ class Evaluation:
         salton2017: the count of Salton et al. if each sentence is its own context; else None.
         without_cache: with a cache, the evaluation without it; else None.
         without_dynamic: with dynamic evaluation, the evaluation with the trained weights; else None.
+        without_neighbours: with nearest neighbours, the evaluation without them; else None.
         parts: the perplexities of a mixture's two predictions; None for other models, and with a cache.
         notes: warnings about the text, for example that it has changed since training.
     """
@@ -152,6 +153,7 @@ class Evaluation:
     salton2017: SaltonCount | None = None
     without_cache: Evaluation | None = None
     without_dynamic: Evaluation | None = None
+    without_neighbours: Evaluation | None = None
     parts: Parts | None = None
     notes: tuple[str, ...] = ()
 
