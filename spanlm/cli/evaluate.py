@@ -145,7 +145,7 @@ def _evaluate(model: Model, corpus: Corpus, options: argparse.Namespace) -> None
             mode |= {"dynamic": adapted.config, "statistics": adapted.statistics, "report": report}
         near = choose_neighbours(model, options, report)
         if near is not None:
-            mode |= {"neighbours": near.config, "datastore": near.datastore}
+            mode |= {"neighbours": near[0], "datastore": near[1]}
         result = model.evaluate(corpus, options.split, cache=cache, **mode)
     # the ensemble has one cache for all runs, so that each run alone needs a pass without it
     several = model.evaluate_members(corpus, options.split, **mode) if isinstance(model, TrainedEnsemble) else None

@@ -17,7 +17,7 @@ from spanlm.scoring.options import (
     ContextOptions,
     DynamicOptions,
     GenerationOptions,
-    NeighboursOptions,
+    NeighboursGrid,
     ScoreOptions,
 )
 
@@ -29,7 +29,7 @@ by word and by character, too.
   spanlm evaluate runs/demo
   spanlm evaluate runs/demo --cache 500 --tune-cache
   spanlm evaluate runs/demo --dynamic --tune-dynamic
-  spanlm evaluate runs/demo --neighbours 64 --tune-neighbours
+  spanlm evaluate runs/demo --neighbours 64
   spanlm evaluate runs/spans --parts
   spanlm evaluate runs/spans --gate-temperature 1
   spanlm evaluate runs/demo --attention none
@@ -85,10 +85,9 @@ def evaluate(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--vocab-pad", rare=True, type=int, metavar="N", help=text)
     add_cache(parser)
     near: dict[str, Any] = {"k": {"option": "--neighbours", "dest": "neighbours", "metavar": "K", "rare": False}}
-    near |= {"tune": {"option": "--tune-neighbours", "rare": False}}
     near |= {"temperatures": {"option": "--neighbours-temperature", "metavar": "T"}}
     near |= {"lambdas": {"option": "--neighbours-lambda", "metavar": "λ"}}
-    add_fields(parser, NeighboursOptions, prefix="neighbours", rare="nearest neighbours", **near)
+    add_fields(parser, NeighboursGrid, prefix="neighbours", rare="nearest neighbours", **near)
     text = "let the weights follow the text, which is read as one stream (Krause et al., 2018); the defaults of η, λ "
     text += "and ε are those published for AWD-LSTM on Penn Treebank: `spanlm presets --json` has those of other models"
     parser.add_argument("--dynamic", action="store_true", help=text)

@@ -194,7 +194,7 @@ class Model:
             trained = require_weights(self, "neighbours")
             loaded, part, protocol = self.texts.counted(request)
             store = trained._datastore(request)
-            return evaluate_neighbours(trained.model, loaded, part, store, request.neighbours, protocol)
+            return evaluate_neighbours(trained.model, loaded, part, protocol, store, request.neighbours)
         if request.dynamic is None:
             return self._evaluated(*self.texts.counted(request), request.cache)
         learner = require_weights(self, "dynamic").learner
@@ -510,9 +510,7 @@ class TrainedModel(Model):
     def tune_neighbours(self, request: TuneNeighbours) -> NeighboursTuning:
         """Find the best T and λ for a text; see `spanlm.scoring.neighbours.tune_neighbours`, and `evaluate`."""
         loaded, part, protocol = self.texts.counted(request)
-        store = self._datastore(request)
-        grid = request.k, request.temperatures, request.lambdas
-        return tune_neighbours(self.model, loaded, part, store, *grid, protocol)
+        return tune_neighbours(self.model, loaded, part, protocol, self._datastore(request), request)
 
     @fields_as_keywords(TuneDynamic)
     def tune_dynamic(self, request: TuneDynamic) -> DynamicTuning:

@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import product
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +33,11 @@ from spanlm.data.token_files import cached, caching, is_whole
 from spanlm.errors import InputError, RunError, require
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.precision import no_autocast, products
-from spanlm.scoring.cache import grid_losses, grid_notes, mixed
-from spanlm.scoring.options import LAMBDAS, TEMPERATURES, NeighboursConfig, require_neighbours
+from spanlm.scoring.cache import GridTuning, mixed, tune_grid
+from spanlm.scoring.options import NeighboursConfig, NeighboursGrid
 from spanlm.scoring.perplexity import Evaluation, measure
 from spanlm.scoring.protocol import STANDARD, Protocol
 from spanlm.scoring.stream import Reading, Report, Scored, log_p, quiet, read
-from spanlm.scoring.tally import perplexity
 from spanlm.store.run_folder import model_digest
 
 FORMAT, HEADER_BYTES = 1, 512
@@ -65,7 +63,7 @@ class Datastore:
 
     Attributes:
         path: the file.
-        owner: the `owner` of the states.
+        owner: the network that has these states, see `owner_of`.
         text: the training text.
         keys: float16 (N, D), memory-mapped.
         words: int32 (N,), memory-mapped.
@@ -112,17 +110,17 @@ def neighbours_log_prob(distances: Tensor, words: Tensor, targets: Tensor, tempe
     return torch.stack(columns, 1)
 
 
-class _Neighbours:
-    """Question for log p_kNN at several T: answers `other`, (N, T)."""
+class Neighbours:
+    """Question for log p_kNN at several T, and log p with the first of them mixed in: answers `other`, `mixed`."""
 
-    def __init__(self, store: Datastore, k: int, temperatures: Sequence[float]) -> None:
+    def __init__(self, store: Datastore, k: int, temperatures: Sequence[float], share: float = 0.0) -> None:
         require(k <= len(store.keys), "neighbours.k", k, f"at most {len(store.keys):,}, the words of {store.text}")
-        self._store, self._k, self._temperatures = store, k, temperatures
+        self._store, self._k, self._temperatures, self._share = store, k, temperatures, share
 
     def __call__(self, reading: Reading) -> Mapping[str, Tensor]:
-        targets = reading.flat(reading.segment.targets)
-        distances, words = self._store.nearest(reading.flat(reading.readout.features), self._k)
-        return {"other": neighbours_log_prob(distances, words, targets, self._temperatures)}
+        nearest = self._store.nearest(reading.flat(reading.readout.features), self._k)
+        other = neighbours_log_prob(*nearest, reading.flat(reading.segment.targets), self._temperatures)
+        return {"other": other, "mixed": mixed(log_p(reading)["log_p"], other[:, 0], self._share)}
 
 
 def _states(reading: Reading) -> Mapping[str, Tensor]:
@@ -151,7 +149,7 @@ def find_datastore(
         RunError: a state is not finite in float16, or the cache folder cannot be written.
     """
     streams = None if protocol.context == "line" else STREAMS
-    batcher = replace(protocol, batch_size=streams).batcher(corpus, PART)
+    batcher = replace(protocol, batch_size=streams).batcher(corpus, PART, in_order=True)
     limit = f"is for training texts of at most {MOST_KEYS:,} words; {corpus.name} has {batcher.targets:,}"
     if batcher.targets > MOST_KEYS:
         raise InputError("neighbours", limit=limit)
@@ -184,87 +182,45 @@ def find_datastore(
 def _header(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         header: dict[str, Any] = json.loads(file.read(HEADER_BYTES))
-        return header
+    return header
 
 
 def evaluate_neighbours(
-    model: NextWordModel,
-    corpus: Corpus,
-    split: str,
-    store: Datastore,
-    config: NeighboursConfig,
-    protocol: Protocol = STANDARD,
+    model: NextWordModel, corpus: Corpus, split: str, protocol: Protocol, store: Datastore, config: NeighboursConfig
 ) -> Evaluation:
-    """Measure perplexity with neighbours; the numbers without them, from the same pass, are in the result.
+    """Measure perplexity with neighbours; the result has the numbers without them, from the same pass.
 
     Raises:
         InputError: K is larger than the datastore.
     """
-    question = _Neighbours(store, config.k, (config.temperature,))
-
-    def both(reading: Reading) -> Mapping[str, Tensor]:
-        alone, other = log_p(reading)["log_p"], question(reading)["other"].squeeze(1)
-        return {"log_p": alone, "mixed": mixed(alone, other, config.lambda_)}
+    question = Neighbours(store, config.k, (config.temperature,), config.lambda_)
+    columns = {"log_p": "", "mixed": f"{config.description} in {store.text}"}
 
     def reader(segments: Iterable[Segment]) -> Iterator[Scored]:
-        return read(model, segments, protocol, both)
+        return read(model, segments, protocol, log_p, question)
 
-    columns = {"log_p": "", "mixed": f"{config.description} in {store.text}"}
     plain, result = measure(reader, corpus, split, protocol, columns, length=LENGTH)
     return replace(result, without_neighbours=plain)
 
 
 @dataclass(frozen=True)
 class TriedNeighbours:
-    """A grid point: T, λ and the perplexity with these neighbours."""
+    """A grid point: K, T, λ and the perplexity with these neighbours."""
 
+    k: int
     temperature: float
     lambda_: float
     perplexity: float
 
 
-@dataclass(frozen=True)
-class NeighboursTuning:
-    """The result of a grid search on a `text` (corpus and split); `plain` is the perplexity without neighbours.
-
-    The `grid` has every point, T outermost. A note warns if the best point is on the edge.
-    """
-
-    text: str
-    tokens: int
-    plain: float
-    best: NeighboursConfig
-    perplexity: float
-    grid: list[TriedNeighbours]
-    notes: list[str]
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self, dict_factory=lambda items: {name.removesuffix("_"): value for name, value in items})
+NeighboursTuning = GridTuning[NeighboursConfig, TriedNeighbours]
 
 
 def tune_neighbours(
-    model: NextWordModel,
-    corpus: Corpus,
-    split: str,
-    store: Datastore,
-    k: int,
-    temperatures: Sequence[float] = TEMPERATURES,
-    lambdas: Sequence[float] = LAMBDAS,
-    protocol: Protocol = STANDARD,
+    model: NextWordModel, corpus: Corpus, split: str, protocol: Protocol, store: Datastore, grid: NeighboursGrid
 ) -> NeighboursTuning:
-    """Try every T with every λ, in one pass; the text is not to be the one to report.
-
-    Raises:
-        InputError: the grid is empty, a value is outside its range, or see `evaluate_neighbours`.
-    """
-    require_neighbours(k, temperatures, lambdas)
+    """Try every T with every λ, in one pass; the text is not to be the one to report."""
     batcher = protocol.batcher(corpus, split, length=LENGTH)
-    question = _Neighbours(store, k, temperatures)
-    plain, losses = grid_losses(model, batcher, protocol, question, len(temperatures), lambdas)
-    points = zip(product(temperatures, lambdas), losses, strict=True)
-    tried = [TriedNeighbours(*point, perplexity(loss)) for point, loss in points]
-    best, text = min(tried, key=lambda point: point.perplexity), f"{corpus.name} {split}"
-    config = NeighboursConfig(k=k, temperature=best.temperature, lambda_=best.lambda_, tuned_on=text)
-    edges = {"temperature": (best.temperature, temperatures), "lambda": (best.lambda_, lambdas)}
-    notes = [*grid_notes("neighbours", edges), *protocol.tuning_notes]
-    return NeighboursTuning(text, batcher.targets, perplexity(plain), config, best.perplexity, tried, notes)
+    question = Neighbours(store, grid.k, grid.temperatures)
+    axes = {"k": (grid.k,), "temperature": grid.temperatures, "lambda_": grid.lambdas}
+    return tune_grid(model, corpus, split, batcher, protocol, question, axes, NeighboursConfig, TriedNeighbours)

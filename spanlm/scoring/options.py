@@ -199,46 +199,30 @@ class NeighboursConfig:
         return {"k": self.k, "temperature": self.temperature, "lambda": self.lambda_, "tuned_on": self.tuned_on}
 
 
-def require_neighbours(k: int, temperatures: Sequence[float], lambdas: Sequence[float]) -> None:
-    for name, values in (("temperature", temperatures), ("lambda", lambdas)):
-        require_several(f"neighbours.{name}", values)
-    for temperature, lambda_ in product(temperatures, lambdas):
-        NeighboursConfig(k=k, temperature=temperature, lambda_=lambda_)
-
-
 @options("neighbours")
 class NeighboursGrid:
     """K, and the T and λ to try."""
 
     k: int = option(
-        "mix in the words that followed the K most similar states of the training text, with "
-        f"{named('neighbours.tune')}, or {named('neighbours.temperature')} and {named('neighbours.lambda')}"
+        "mix in what followed the K most similar states of the training text; by default with the T and λ of a grid "
+        "that fit the valid part best"
     )
     temperatures: Sequence[float] = option(
-        "T, by which squared distances are divided; several: a grid to tune (default when tuned: 0.1 to 100)",
-        default=TEMPERATURES,
+        "T, by which squared distances are divided; one, or several to try (default: 0.1 to 100)", default=TEMPERATURES
     )
     lambdas: Sequence[float] = option(
-        "λ, the neighbours' share, 0 to 1; several: a grid to tune (default when tuned: 0 to 0.6)", default=LAMBDAS
+        "λ, the neighbours' share, 0 to 1; one, or several to try (default: 0 to 0.6)", default=LAMBDAS
     )
 
-
-@options("neighbours")
-class NeighboursOptions(NeighboursGrid):
-    """A user's neighbours: one T and λ, or a grid to search.
-
-    Raises:
-        InputError: a value is outside its range; or, without `tune`, T or λ is not a single value.
-    """
-
-    tune: bool = option("first find the T and λ that fit the valid part best", default=False)
-
     def __post_init__(self) -> None:
-        for name, values in (("neighbours.temperature", self.temperatures), ("neighbours.lambda", self.lambdas)):
-            if len(values) != 1 and not self.tune:
-                limit = f"needs one value of {named(name)}, or {named('neighbours.tune')}, which finds what fits best"
-                raise InputError("neighbours.k", self.k, limit)
-        require_neighbours(self.k, self.temperatures, self.lambdas)
+        for name, values in (("temperature", self.temperatures), ("lambda", self.lambdas)):
+            require_several(f"neighbours.{name}", values)
+        _ = self.points  # raises for values out of range
+
+    @property
+    def points(self) -> list[NeighboursConfig]:
+        pairs = product(self.temperatures, self.lambdas)
+        return [NeighboursConfig(k=self.k, temperature=temperature, lambda_=share) for temperature, share in pairs]
 
 
 LENGTH = 5
