@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from spanlm.runs.model import TrainedModel as TrainedModel
     from spanlm.scoring.options import CacheConfig as CacheConfig
     from spanlm.scoring.options import DynamicConfig as DynamicConfig
+    from spanlm.scoring.options import NeighboursConfig as NeighboursConfig
     from spanlm.training.run import train as train
 
 _HOMES = {
@@ -42,6 +43,7 @@ _HOMES = {
     "Corpus": "spanlm.data.corpora",
     "DynamicConfig": "spanlm.scoring.options",
     "InputError": "spanlm.errors",
+    "NeighboursConfig": "spanlm.scoring.options",
     "RunConfig": "spanlm.config",
     "RunError": "spanlm.errors",
     "TrainedEnsemble": "spanlm.runs.ensemble",

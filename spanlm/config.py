@@ -55,7 +55,7 @@ REMOVED = {
 
 ADDED = {
     **{"data.marks": None, "data.vocabulary_size": None, "data.pieces": None, "training.schedule.milestones": None},
-    **{"model.encoder.newest_apart": False, "model.memory.includes_current": False},
+    **{"model.encoder.newest_apart": False, "model.memory.includes_current": False, "model.memory.recency": "none"},
     **{"training.graph": "off", "training.batching.length_multiple": 1, "training.optimizer.beta2": 0.999},
     "training.schedule.final_share": 0.1,
 }

@@ -327,6 +327,7 @@ class Projections:
     w: Tensor
     w_r: Tensor
     w_x: Tensor
+    slope: Tensor | float = 0.0
 
 
 def look_back(h: Tensor, past: Past, window: int, p: Projections, roles: int) -> tuple[Tensor, Tensor, Past]:
@@ -348,9 +349,9 @@ def look_back(h: Tensor, past: Past, window: int, p: Projections, roles: int) ->
         query, _, predict = parts(h[t, b])
         remembered = after[b][-window:]
         exponentials = []
-        for output in remembered:
+        for lag, output in zip(range(len(remembered), 0, -1), remembered, strict=True):
             m = (p.w_y.mv(parts(output)[0]) + p.w_h.mv(query)).tanh()
-            exponentials.append(p.w.dot(m).exp())
+            exponentials.append((p.w.dot(m) - p.slope * lag).exp())
         alpha = [e / sum(exponentials) for e in exponentials]
         r = torch.zeros_like(predict)
         for a, output in zip(alpha, remembered, strict=True):
@@ -446,6 +447,7 @@ class Attentive:
     v_s: Tensor | None  # (k,)
     w_c: Tensor | None  # (k, 2 k); None: c alone, no merge
     b_c: Tensor | None  # (k,)
+    slope: Tensor | float = 0.0
 
 
 def score(remembered: Tensor, current: Tensor, p: Attentive) -> Tensor:
@@ -470,7 +472,9 @@ def attentive(
     for b, t in places(h):
         remembered = [*after[b], h[t, b]] if includes_current else after[b]
         remembered = remembered if window is None else remembered[-window:]
-        exponentials = [score(output, h[t, b], p).exp() for output in remembered]
+        lags = range(len(remembered) - includes_current, -includes_current, -1)
+        scores = [score(output, h[t, b], p) - p.slope * lag for lag, output in zip(lags, remembered, strict=True)]
+        exponentials = [x.exp() for x in scores]
         a = [e / sum(exponentials) for e in exponentials]
         c = torch.zeros_like(h[t, b])
         for share, output in zip(a, remembered, strict=True):

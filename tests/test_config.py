@@ -147,16 +147,16 @@ def test_a_removed_field_loads_with_the_value_that_is_left(removed: str) -> None
         RunConfig.from_tree(nested(old | {name: "other"}), "my.yaml")
 
 
-@pytest.mark.parametrize("lacked", ["includes_current", "merge"])
+@pytest.mark.parametrize("lacked", ["includes_current", "recency", "merge"])
 def test_a_run_without_a_later_field_loads_and_its_weights_belong_to_it(lacked: str, tmp_path: Path) -> None:
     config, path = PRESETS["salton2017/single-ptb"].config, tmp_path / "config.yaml"
     tree = config.to_tree()
     value = tree["model"]["memory"].pop(lacked)
     path.write_text(yaml.safe_dump(tree))
     assert RunConfig.load(path, whole=True) == config
-    if lacked == "includes_current":  # no file of 0.2.0 has it; all have `merge`
+    if lacked != "merge":  # no file of 0.2.0 has them; all have `merge`
         assert config_digest(tree) == config_digest(config.to_tree())
-    other = {"includes_current": True, "merge": "context"}[lacked]
+    other = {"includes_current": True, "recency": "linear", "merge": "context"}[lacked]
     assert value != other
     tree["model"]["memory"][lacked] = other
     assert config_digest(tree) != config_digest(config.to_tree())

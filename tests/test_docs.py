@@ -138,7 +138,8 @@ def test_all_blocks_run(
         pytest.skip(f"all but what needs {', '.join(sorted(skipped))}")
 
 
-EXAMPLES = {"load", "load_ensemble", "load_corpus", "train", "find_preset", "CacheConfig", "DynamicConfig"}
+CONFIGS = {"CacheConfig", "DynamicConfig", "NeighboursConfig"}
+EXAMPLES = {"load", "load_ensemble", "load_corpus", "train", "find_preset", *CONFIGS}
 
 
 @pytest.mark.parametrize("name", ["", *sorted(EXAMPLES), "to_hf"])

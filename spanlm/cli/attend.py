@@ -236,7 +236,7 @@ def _sentence(name: str, model: TrainedModel, text: str, rows: str | None) -> at
         raise InputError(
             f"a sentence of {len(words):,} words: must be at most {MOST_SENTENCE_WORDS}; --text takes longer texts"
         )
-    about, predict_first = model.config.model.memory.description, model.texts.predict_first
+    about, predict_first = model.config.model.memory.description + model.recency, model.texts.predict_first
     words = [*words, EOS]
     settings: dict[str, Any] = {"title": name, "about": about, "predict_first": predict_first}
     settings["word_ends"] = model.texts.tokenizer.word_ends
@@ -275,7 +275,7 @@ def _by_lag(options: argparse.Namespace) -> None:
         measured.append(MeasuredLags(name, text, profile, published_name(model.config)))
     header, *rows = lag_columns(measured)
     grid(header, rows, "mean attention by lag, percent")
-    paragraph(*notes(measured))
+    paragraph(*notes(measured), *(f"{name}{model.recency}." for name, model in models.items() if model.recency))
     if options.out is not None:
         export.save_lags(measured, options.out)
 
@@ -283,7 +283,7 @@ def _by_lag(options: argparse.Namespace) -> None:
 def published_name(config: RunConfig) -> str | None:
     """Return the row of Figure 3b of Daniluk et al. (2017) to compare this model with."""
     match config.model.memory:
-        case KeyValueConfig() as memory:
+        case KeyValueConfig(recency="none") as memory:
             return memory.name
         case RecurrentMemoryConfig(temporal=True, composition="gated"):
             return RECURRENT_MEMORY

@@ -21,6 +21,7 @@ from spanlm.cli.evaluation_report import (
     tuned_rows,
     weights_rows,
 )
+from spanlm.cli.neighbours import check_neighbours, choose_neighbours, neighbours_fields, neighbours_rows
 from spanlm.cli.options import TUNED_ON, corpus_of, load_runs, output, tuning_part
 from spanlm.cli.parser import field_values, refuse_given
 from spanlm.cli.render import out_json, progress
@@ -47,10 +48,11 @@ from spanlm.scoring.toolkits import arpa_lines, kenlm_report, scored_lines, sril
 def run(options: argparse.Namespace) -> None:
     runs = [options.run, *options.more]
     check_cache(options)
+    check_neighbours(options, len(runs))
     _check(options, len(runs))
     check_dynamic(options, len(runs))
     model = load_runs(runs, options)
-    for name in ("parts", "dynamic"):
+    for name in ("parts", "dynamic", "neighbours"):
         if vars(options)[name]:
             require_weights(model, f"--{name}")
     if options.parts:
@@ -100,7 +102,8 @@ def _check(options: argparse.Namespace, runs: int) -> None:
         raise InputError(f"--debug={options.debug}: is for --format srilm")
     if options.format is not None:
         other = {"state": options.state not in ("auto", "line"), "precision": options.precision != "fp32"}
-        names = "batch_size", "cache", "dynamic", "parts", "tune_weights", "vocab_pad", "spell_unknown", "json"
+        names = ["batch_size", "cache", "dynamic", "neighbours", "parts", "tune_weights", "vocab_pad"]
+        names += ["spell_unknown", "json"]
         other |= {name: vars(options)[name] not in (None, False) for name in names}
         for name in (name for name, is_set in other.items() if is_set):
             option = f"--{name.replace('_', '-')}"
@@ -129,7 +132,8 @@ def _toolkit_report(model: Model, corpus: Corpus, options: argparse.Namespace) -
 
 def _excess(model: Model, corpus: Corpus, options: argparse.Namespace) -> list[Excess]:
     """Compare the model, as trained, with the law of a synthetic text; empty for other texts, or if a word is <unk>."""
-    other = options.cache is not None or options.dynamic or corpus.oov.get(options.split)
+    changed = options.cache is not None or options.neighbours is not None or options.dynamic
+    other = changed or corpus.oov.get(options.split)
     if other or not corpus.name.startswith(PREFIX) or not model.predicts_words:
         return []
     return model.excess(corpus, options.split, state=options.state)
@@ -143,6 +147,9 @@ def _evaluate(model: Model, corpus: Corpus, options: argparse.Namespace) -> None
         adapted = choose_dynamic(model, corpus, options, report)
         if adapted is not None:
             mode |= {"dynamic": adapted.config, "statistics": adapted.statistics, "report": report}
+        near = choose_neighbours(model, options, report)
+        if near is not None:
+            mode |= {"neighbours": near[0], "datastore": near[1]}
         result = model.evaluate(corpus, options.split, cache=cache, **mode)
     # the ensemble has one cache for all runs, so that each run alone needs a pass without it
     several = model.evaluate_members(corpus, options.split, **mode) if isinstance(model, TrainedEnsemble) else None
@@ -152,7 +159,7 @@ def _evaluate(model: Model, corpus: Corpus, options: argparse.Namespace) -> None
         gate = {} if temperature is None else {"gate_temperature": temperature}
         head = {**run_field(model), **gate, "precision": usable(options.precision, model.model.device), "notes": notes}
         fields = {**head, **result.to_json(), **cache_fields(cache, tuning), **dynamic_fields(adapted)}
-        fields |= _padded(model, result, options)
+        fields |= neighbours_fields(near) | _padded(model, result, options)
         if law := _excess(model, corpus, options):
             fields["excess"] = [row.to_json() for row in law]
         if isinstance(model, TrainedEnsemble) and several is not None:
@@ -160,7 +167,7 @@ def _evaluate(model: Model, corpus: Corpus, options: argparse.Namespace) -> None
         out_json(fields)
         return
     rows = [*_padded_rows(model, result, options), *cache_rows(result, tuning, options)]
-    rows += dynamic_rows(result, adapted, options)
+    rows += [*dynamic_rows(result, adapted, options), *neighbours_rows(result, near, options)]
     print_evaluation(model, result, notes, rows + (parts_rows(result) if options.parts else []))
     if law := _excess(model, corpus, options):
         print_excess(law)

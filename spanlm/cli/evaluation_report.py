@@ -18,6 +18,7 @@ from spanlm.scoring.cache import CacheTuning
 from spanlm.scoring.combination import EnsembleEvaluation, TunedWeights
 from spanlm.scoring.dynamic.tuning import DynamicTuning
 from spanlm.scoring.excess import Excess
+from spanlm.scoring.neighbours import NeighboursTuning
 from spanlm.scoring.perplexity import Evaluation
 from spanlm.scoring.tally import shown
 from spanlm.store.machine import with_threads
@@ -180,7 +181,10 @@ def both_counts(result: Evaluation) -> str:
 
 
 def tuned_rows(
-    result: Evaluation, tuning: CacheTuning | DynamicTuning, chosen: str, option_of: Callable[[str], str]
+    result: Evaluation,
+    tuning: CacheTuning | NeighboursTuning | DynamicTuning,
+    chosen: str,
+    option_of: Callable[[str], str],
 ) -> Rows:
     """Return rows on a search: its text, the `chosen` values, the perplexity there, and notes, with options' names."""
     same = tuning.text == f"{result.corpus} {result.split}"

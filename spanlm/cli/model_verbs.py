@@ -18,6 +18,7 @@ from spanlm.scoring.options import (
     ContextOptions,
     DynamicOptions,
     GenerationOptions,
+    NeighboursGrid,
     ScoreOptions,
 )
 
@@ -29,6 +30,7 @@ by word, by character and by byte, too.
   spanlm evaluate runs/demo
   spanlm evaluate runs/demo --cache 500 --tune-cache
   spanlm evaluate runs/demo --dynamic --tune-dynamic
+  spanlm evaluate runs/demo --neighbours 64
   spanlm evaluate runs/spans --parts
   spanlm evaluate runs/spans --gate-temperature 1
   spanlm evaluate runs/demo --attention none
@@ -44,6 +46,10 @@ MORE_EVALUATE = """
 A cache looks at the last words of the text for situations like now, and gives what followed them a share of the
 probability (Grave et al., 2017). It is empty wherever --state begins anew, but goes on over lines. The
 perplexity without it is shown, too; of several runs, which have one cache together, each run's is without it.
+
+Neighbours are the states of the training text most similar to the present one; what followed them gets a share of the
+probability (Khandelwal et al., 2020). All states are written once to the cache folder, as many bytes as 2 times their
+size for each word. The perplexity without neighbours is shown, too.
 
 Dynamic evaluation lets a copy of the weights go on learning from the text, each word after it was predicted (Krause et
 al., 2018). It needs to know how large each weight's gradients were on the training text; that is found out once, for
@@ -86,6 +92,10 @@ def evaluate(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--vocab-pad", rare=True, type=int, metavar="N", help=text)
     parser.add_argument("--spell-unknown", action="store_true", help=SPELL_UNKNOWN)
     add_cache(parser)
+    near: dict[str, Any] = {"k": {"option": "--neighbours", "dest": "neighbours", "metavar": "K", "rare": False}}
+    near |= {"temperatures": {"option": "--neighbours-temperature", "metavar": "T"}}
+    near |= {"lambdas": {"option": "--neighbours-lambda", "metavar": "λ"}}
+    add_fields(parser, NeighboursGrid, prefix="neighbours", rare="nearest neighbours", **near)
     text = "let the weights follow the text, which is read as one stream (Krause et al., 2018); the defaults of η, λ "
     text += "and ε are those published for AWD-LSTM on Penn Treebank: `spanlm presets --json` has those of other models"
     parser.add_argument("--dynamic", action="store_true", help=text)

@@ -301,6 +301,11 @@ class Memory(nn.Module, ABC):
     gate_temperature: float | None = None
     """Temperature of the gate in evaluation; None: no gate with a temperature."""
 
+    @property
+    def half_life(self) -> float | None:
+        """Lag, in steps, over which recency halves an attention weight; None: there is no recency."""
+        return None
+
     @abstractmethod
     def init_state(self, batch_size: int) -> Tensors:
         """State of `batch_size` streams with nothing to look back at."""

@@ -53,7 +53,11 @@ def about(model: Model) -> About:
         return About(run_name(model.folder), model.description)
     data = model.config.data
     return About(
-        run_name(model.folder), memory.description, memory.paper or None, _corpus(data.corpus), _best(model.folder)
+        run_name(model.folder),
+        memory.description + model.recency,
+        memory.paper or None,
+        _corpus(data.corpus),
+        _best(model.folder),
     )
 
 

@@ -18,8 +18,8 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.pieces import Piece, refuse_one_string, require_texts, whole_lines
 from spanlm.data.tokenizer import written_spans
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import InputError, SpanlmError, whole_number
-from spanlm.models.interfaces import NextWordModel
+from spanlm.errors import InputError, SpanlmError, require, whole_number
+from spanlm.models.interfaces import Memory, NextWordModel
 from spanlm.models.language_model import LanguageModel, to_be_filled
 from spanlm.models.lesions import described_lesion, lesioned
 from spanlm.models.memories import SpanBufferConfig, require_gate, require_temperature
@@ -34,6 +34,7 @@ from spanlm.runs.requests import (
     Score,
     TuneCache,
     TuneDynamic,
+    TuneNeighbours,
     fields_as_keywords,
 )
 from spanlm.runs.texts import LoadCorpus, Texts
@@ -53,7 +54,15 @@ from spanlm.scoring.dynamic.tuning import TRIALS, DynamicTuning, Trials, tune_dy
 from spanlm.scoring.excess import Excess, excess_by_lag
 from spanlm.scoring.fold import fold
 from spanlm.scoring.generation import Drawn, draw, draw_samples
-from spanlm.scoring.options import CacheConfig, Context
+from spanlm.scoring.neighbours import (
+    Datastore,
+    NeighboursTuning,
+    evaluate_neighbours,
+    find_datastore,
+    owner_of,
+    tune_neighbours,
+)
+from spanlm.scoring.options import CacheConfig, Context, State
 from spanlm.scoring.pairs import Compared, Pair, compare_pairs
 from spanlm.scoring.perplexity import Evaluation, evaluate
 from spanlm.scoring.prefix_tree import Prefixes, TextScore, by_written_words, score_texts
@@ -101,7 +110,14 @@ class Model:
 
     @property
     def description(self) -> str:
-        return self.config.model.description
+        return self.config.model.description + self.recency
+
+    @property
+    def recency(self) -> str:
+        """The half-life of the network's recency, to append to a description; empty if there is no recency."""
+        memory = getattr(self.model, "memory", None)
+        half_life = memory.half_life if isinstance(memory, Memory) else None
+        return "" if half_life is None else f"; half-life of recency {half_life:.3g} steps"
 
     def title(self) -> str:
         return f"{run_name(self.folder)}, {self.config.model.memory.description}"
@@ -171,14 +187,21 @@ class Model:
 
         Raises:
             InputError: there is no such corpus or part, it has another vocabulary, an option is outside its range, a
-                cache is combined with `dynamic`, or the model has no weights for `dynamic`.
+                cache, `neighbours` and `dynamic` are combined, or the model has no weights for the latter two.
             DivergedError: the dynamic weights diverged.
         """
+        mixed = {"a cache": request.cache, "neighbours": request.neighbours, "dynamic evaluation": request.dynamic}
+        first, *others = [name for name, settings in mixed.items() if settings is not None] or [""]
+        if others:
+            raise InputError(f"{others[-1]} and {first} do not go together: measure the one, then the other")
+        if request.neighbours is not None:
+            trained = require_weights(self, "neighbours")
+            loaded, part, protocol = self.texts.counted(request)
+            store = trained._datastore(request)
+            return evaluate_neighbours(trained.model, loaded, part, protocol, store, request.neighbours)
         if request.dynamic is None:
             return self._evaluated(*self.texts.counted(request), request.cache)
         learner = require_weights(self, "dynamic").learner
-        if request.cache is not None:
-            raise InputError("dynamic evaluation and a cache do not go together: measure the one, then the other")
         loaded, part, protocol = self.texts.counted(request)
         config, report = request.dynamic, request.report
         statistics = request.statistics or learner.dynamic_statistics(report=report)
@@ -475,6 +498,40 @@ class TrainedModel(Model):
         self.texts.note_changes(corpus)
         protocol = self.texts.protocol(corpus, PART)
         return find_statistics(path, model, corpus, protocol, segments=segments, report=report)
+
+    def datastore(
+        self,
+        *,
+        state: State = "auto",
+        precision: Precision = "fp32",
+        data_dir: str | None = None,
+        download: bool = False,
+        report: Report = quiet,
+    ) -> Datastore:
+        """Return the states of the training text, for `neighbours`, from the cache folder or written now.
+
+        The text is read as `evaluate` reads one; see `spanlm.scoring.neighbours.find_datastore`.
+
+        Raises:
+            InputError: there is no training text, it is too long, or the model cannot use the `state`.
+        """
+        corpus = self.corpus(None, PART, data_dir=data_dir, download=download)
+        self.texts.note_changes(corpus)
+        protocol = self.texts.protocol(corpus, PART, state, precision=precision)
+        return find_datastore(self.model, corpus, protocol, lesion=self.attention, report=report)
+
+    def _datastore(self, request: Evaluate | TuneNeighbours) -> Datastore:
+        if request.datastore is None:
+            return self.datastore(state=request.state, precision=request.precision, report=request.report)
+        fits = request.datastore.owner == owner_of(self.model, self.attention)
+        require(fits, "datastore", request.datastore.path, "of this model's states, as its `datastore()`")
+        return request.datastore
+
+    @fields_as_keywords(TuneNeighbours)
+    def tune_neighbours(self, request: TuneNeighbours) -> NeighboursTuning:
+        """Find the best T and λ for a text; see `spanlm.scoring.neighbours.tune_neighbours`, and `evaluate`."""
+        loaded, part, protocol = self.texts.counted(request)
+        return tune_neighbours(self.model, loaded, part, protocol, self._datastore(request), request)
 
     @fields_as_keywords(TuneDynamic)
     def tune_dynamic(self, request: TuneDynamic) -> DynamicTuning:

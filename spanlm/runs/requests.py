@@ -17,6 +17,7 @@ from spanlm.errors import require
 from spanlm.options import Precision, option, options
 from spanlm.scoring.dynamic.statistics import DynamicStatistics
 from spanlm.scoring.dynamic.tuning import FINALISTS, FIRST_TOKENS
+from spanlm.scoring.neighbours import Datastore
 from spanlm.scoring.options import (
     SPELL_UNKNOWN,
     CacheConfig,
@@ -25,6 +26,8 @@ from spanlm.scoring.options import (
     DynamicConfig,
     DynamicGrid,
     GenerationOptions,
+    NeighboursConfig,
+    NeighboursGrid,
     ScoreOptions,
     State,
 )
@@ -152,7 +155,7 @@ class OpenVocabulary(InStreams):
 
 @options()
 class Evaluate(OpenVocabulary):
-    """Arguments of `evaluate`."""
+    """Arguments of `evaluate`; a cache, `neighbours` and `dynamic` exclude each other."""
 
     cache: CacheConfig | None = option(
         "mix in a neural cache; the result also has the numbers without it", default=None
@@ -163,11 +166,19 @@ class Evaluate(OpenVocabulary):
     statistics: DynamicStatistics | None = option(
         "gradient statistics; by default those of `dynamic_statistics`, which may take long", default=None
     )
+    neighbours: NeighboursConfig | None = option(
+        "mix in nearest neighbours of the training text; the result also has the numbers without them", default=None
+    )
+    datastore: Datastore | None = option(
+        "the states of the training text; by default those of `datastore`, which may take long", default=None
+    )
     report: Report = option("called with the progress", default=quiet)
 
     def __post_init__(self) -> None:
         known = self.dynamic is None or isinstance(self.dynamic, DynamicConfig)
         require(known, "dynamic", self.dynamic, "a DynamicConfig, or None")
+        known = self.neighbours is None or isinstance(self.neighbours, NeighboursConfig)
+        require(known, "neighbours", self.neighbours, "a NeighboursConfig, or None")
 
 
 @options()
@@ -185,6 +196,16 @@ class TuneCache(OnValid, CacheGrid, Windows):
     """
 
     over_lines: bool = True
+
+
+@options()
+class TuneNeighbours(OnValid, NeighboursGrid):
+    """Arguments of `tune_neighbours`, which tries all combinations of `temperatures` and `lambdas` for one `k`."""
+
+    datastore: Datastore | None = option(
+        "the states of the training text; by default those of `datastore`", default=None
+    )
+    report: Report = option("called with the progress", default=quiet)
 
 
 @options()

@@ -17,23 +17,26 @@ The paper's other mixture, one softmax over both, needs the normaliser of p_voca
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise, product
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from spanlm.data.batching import Batcher
 from spanlm.data.corpora import Corpus
 from spanlm.errors import Note, named
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.neural_cache import Lookup, cache_log_prob, cache_places
+from spanlm.options import full_name
 from spanlm.scoring.options import LAMBDAS, THETAS, CacheConfig, require_grid
 from spanlm.scoring.protocol import STANDARD, Protocol
-from spanlm.scoring.stream import Reading, log_p, read
+from spanlm.scoring.stream import Question, Reading, log_p, read
 from spanlm.scoring.tally import edge_note, perplexity
 
 
@@ -45,7 +48,7 @@ def mixed(log_p: Tensor, log_cache: Tensor, lambda_: float | Tensor) -> Tensor:
 
 
 class _Caches:
-    """Question for log p_cache with several windows and θ: answers `cache`, (N, windows · θ), NaN while empty.
+    """Question for log p_cache with several windows and θ: answers `other`, (N, windows · θ), NaN while empty.
 
     A stream's reset empties the caches. If `across`, the streams are lines in the order of the text, and the caches
     carry over from line to line.
@@ -61,7 +64,7 @@ class _Caches:
             log_cache, empty = cache_log_prob(replace(lookup, window=window), self._thetas)
             columns.append(log_cache.masked_fill(empty, torch.nan))
         log_caches = torch.cat(columns).movedim(0, -1)
-        return {"cache": log_caches.squeeze(1) if self._across else reading.flat(log_caches)}
+        return {"other": log_caches.squeeze(1) if self._across else reading.flat(log_caches)}
 
     def _look_up(self, reading: Reading) -> Lookup:
         """Return the pairs that the steps of a segment can look at, and keep the segment's pairs for later ones."""
@@ -90,7 +93,7 @@ class NeuralCache:
         self._share, self._cache = config.lambda_, _Caches([config.window], [config.theta], across=across)
 
     def __call__(self, reading: Reading) -> Mapping[str, Tensor]:
-        log_cache = self._cache(reading)["cache"].squeeze(1)
+        log_cache = self._cache(reading)["other"].squeeze(1)
         return {"cached": mixed(log_p(reading)["log_p"], log_cache, self._share)}
 
 
@@ -158,24 +161,31 @@ class Tried:
     perplexity: float
 
 
-@dataclass(frozen=True)
-class CacheTuning:
-    """The result of a grid search on a `text` (corpus and split); `plain` is the perplexity without a cache.
+Config = TypeVar("Config")
+Point = TypeVar("Point")
 
-    The `grid` has every point, windows outermost, λ innermost. A note warns if the best point is on the edge, as a
-    better one may lie beyond.
+
+@dataclass(frozen=True)
+class GridTuning(Generic[Config, Point]):
+    """The result of a grid search on a `text` (corpus and split); `plain` is the perplexity of the model alone.
+
+    The `grid` has every point, λ innermost. A note warns if the best point is on the edge, as a better one may lie
+    beyond.
     """
 
     text: str
     tokens: int
     plain: float
-    best: CacheConfig
+    best: Config
     perplexity: float
-    grid: list[Tried]
+    grid: list[Point]
     notes: list[str]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self, dict_factory=lambda items: {name.removesuffix("_"): value for name, value in items})
+
+
+CacheTuning = GridTuning[CacheConfig, Tried]
 
 
 def tune_cache(
@@ -201,27 +211,48 @@ def tune_cache(
     # a cache over lines needs them in the order of the text
     batcher = replace(protocol, batch_size=None).batcher(corpus, split, in_order=True)
     grid = _Caches(windows, thetas, across=protocol.context == "line" and over_lines)
-    shares = torch.tensor(lambdas, dtype=torch.float64, device=model.device).unsqueeze(1)
-    plain = torch.zeros((), dtype=torch.float64, device=model.device)
-    sums = plain.new_zeros(len(windows) * len(thetas), len(lambdas))
-    for block in read(model, batcher.segments(), protocol, log_p, grid):
+    axes = {"window": windows, "theta": thetas, "lambda_": lambdas}
+    return tune_grid(model, corpus, split, batcher, protocol, grid, axes, CacheConfig, Tried)
+
+
+def tune_grid(
+    model: NextWordModel,
+    corpus: Corpus,
+    split: str,
+    batcher: Batcher,
+    protocol: Protocol,
+    question: Question,
+    axes: Mapping[str, Sequence[float]],
+    config: Callable[..., Config],
+    point: Callable[..., Point],
+) -> GridTuning[Config, Point]:
+    """Mix the model with each distribution of a grid at each λ, in one pass, and take the best.
+
+    The question answers `other`, log p of each token under each distribution, (N, points without λ). The `axes` have
+    the values of each field, λ last; a point has these fields and its perplexity.
+    """
+    shares = torch.tensor(axes["lambda_"], dtype=torch.float64, device=model.device).unsqueeze(1)
+    plain, sums = shares.new_zeros(()), shares.new_zeros(math.prod(map(len, axes.values())) // len(shares), len(shares))
+    for block in read(model, batcher.segments(), protocol, log_p, question):
         log_model = block.answers["log_p"]
         plain -= log_model.double().sum()
-        for number, log_cache in enumerate(block.answers["cache"].unbind(1)):
-            sums[number] -= mixed(log_model, log_cache, shares).sum(1)
-    points = zip(product(windows, thetas, lambdas), sums.flatten().tolist(), strict=True)
-    tried = [Tried(*point, perplexity(nll / batcher.targets)) for point, nll in points]
-    best, text = min(tried, key=lambda point: point.perplexity), f"{corpus.name} {split}"
-    config = CacheConfig(window=best.window, theta=best.theta, lambda_=best.lambda_, tuned_on=text)
-    notes = [*_edges(best, windows, thetas, lambdas), *protocol.tuning_notes]
-    loss = plain.item() / batcher.targets
-    return CacheTuning(text, batcher.targets, perplexity(loss), config, best.perplexity, tried, notes)
+        for number, log_other in enumerate(block.answers["other"].unbind(1)):
+            sums[number] -= mixed(log_model, log_other, shares).sum(1)
+    points, text = [*product(*axes.values())], f"{corpus.name} {split}"
+    losses = [perplexity(nll / batcher.targets) for nll in sums.flatten().tolist()]
+    lowest = min(losses)
+    best = dict(zip(axes, points[losses.index(lowest)], strict=True))
+    chosen = config(**best, tuned_on=text)
+    tried = [point(*values, loss) for values, loss in zip(points, losses, strict=True)]
+    notes = [*_edges(type(chosen), best, axes), *protocol.tuning_notes]
+    loss = perplexity(plain.item() / batcher.targets)
+    return GridTuning(text, batcher.targets, loss, chosen, lowest, tried, notes)
 
 
-def _edges(best: Tried, windows: Sequence[int], thetas: Sequence[float], lambdas: Sequence[float]) -> list[str]:
+def _edges(config: type, best: Mapping[str, float], axes: Mapping[str, Sequence[float]]) -> list[str]:
     """Return notes if the best point is on the edge of the grid."""
-    if best.lambda_ == 0:
-        return [Note(f"{named('cache.lambda')}=0: no cache of the grid helps.")]
-    chosen = {"window": (best.window, windows), "theta": (best.theta, thetas), "lambda": (best.lambda_, lambdas)}
-    notes = [edge_note(f"cache.{name}", value, values) for name, (value, values) in chosen.items()]
+    if best["lambda_"] == 0:
+        name = full_name(config, "lambda_")
+        return [Note(f"{named(name)}=0: no {name.partition('.')[0]} of the grid helps.")]
+    notes = [edge_note(full_name(config, name), value, axes[name]) for name, value in best.items()]
     return [note for note in notes if note]

@@ -179,6 +179,59 @@ class CacheOptions(CacheGrid):
         require_grid((self.window,), self.thetas, self.lambdas)
 
 
+TEMPERATURES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+
+
+@options("neighbours")
+class NeighboursConfig:
+    """Nearest neighbours in the training text, and their share.
+
+    Example:
+        >>> near = spanlm.NeighboursConfig(k=16, temperature=1.0, lambda_=0.2)
+        >>> result = spanlm.load("runs/demo").evaluate(split="valid", neighbours=near)
+        >>> gain = result.without_neighbours.perplexity - result.perplexity
+    """
+
+    k: int = option("K, how many of the most similar states count", limit=at_least(1))
+    temperature: float = option("T, by which squared distances are divided", limit=POSITIVE)
+    lambda_: float = option("λ, the neighbours' share of the probability", limit=SHARE)
+    tuned_on: str | None = option("the text on which T and λ were chosen, if they were", default=None)
+
+    @property
+    def description(self) -> str:
+        chosen = "" if self.tuned_on is None else f" (tuned on {self.tuned_on})"
+        return f"{self.k:,} nearest neighbours, T {self.temperature:g}, λ {self.lambda_:g}{chosen}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"k": self.k, "temperature": self.temperature, "lambda": self.lambda_, "tuned_on": self.tuned_on}
+
+
+@options("neighbours")
+class NeighboursGrid:
+    """K, and the T and λ to try."""
+
+    k: int = option(
+        "mix in what followed the K most similar states of the training text; by default with the T and λ of a grid "
+        "that fit the valid part best"
+    )
+    temperatures: Sequence[float] = option(
+        "T, by which squared distances are divided; one, or several to try (default: 0.1 to 100)", default=TEMPERATURES
+    )
+    lambdas: Sequence[float] = option(
+        "λ, the neighbours' share, 0 to 1; one, or several to try (default: 0 to 0.6)", default=LAMBDAS
+    )
+
+    def __post_init__(self) -> None:
+        for name, values in (("temperature", self.temperatures), ("lambda", self.lambdas)):
+            require_several(f"neighbours.{name}", values)
+        _ = self.points  # raises for values out of range
+
+    @property
+    def points(self) -> list[NeighboursConfig]:
+        pairs = product(self.temperatures, self.lambdas)
+        return [NeighboursConfig(k=self.k, temperature=temperature, lambda_=share) for temperature, share in pairs]
+
+
 LENGTH = 5
 """Tokens between updates of the weights, as published."""
 

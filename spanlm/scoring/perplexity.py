@@ -132,6 +132,7 @@ class Evaluation:
         salton2017: the count of Salton et al. if each sentence is its own context; None otherwise, and with `spelling`.
         without_cache: with a cache, the evaluation without it; else None.
         without_dynamic: with dynamic evaluation, the evaluation with the trained weights; else None.
+        without_neighbours: with nearest neighbours, the evaluation without them; else None.
         parts: the perplexities of a mixture's two predictions; None for other models, and with a cache.
         spelling: the spelling of unknown words; its NLL is part of every number but those without <unk>, which then are
             of an open vocabulary. None: they are predicted as <unk>.
@@ -157,6 +158,7 @@ class Evaluation:
     salton2017: SaltonCount | None = None
     without_cache: Evaluation | None = None
     without_dynamic: Evaluation | None = None
+    without_neighbours: Evaluation | None = None
     parts: Parts | None = None
     spelling: Spelling | None = None
     notes: tuple[str, ...] = ()

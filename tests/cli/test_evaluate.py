@@ -268,3 +268,22 @@ def test_the_same_command_goes_on_with_a_search_that_was_stopped(cli: Cli, run: 
     assert expected["tuning"].pop("read_before") == 0
     for name in ("nll", "tuning", "dynamic", "protocol"):
         assert found[name] == expected[name]
+
+
+# --- nearest neighbours ---
+
+
+def test_neighbours_are_those_of_the_library_with_what_was_searched(cli: Cli, tiny_run: Path) -> None:
+    model = spanlm.load(tiny_run)
+    tuned = model.tune_neighbours(k=9)
+    result = model.evaluate(neighbours=tuned.best)
+    found = json.loads(cli("evaluate", tiny_run, "--neighbours", "9", "--json").done)
+    assert found["perplexity"] == result.perplexity < found["without_neighbours"]["perplexity"]
+    store = found["neighbours"].pop("datastore")
+    assert found["neighbours"] == tuned.best.to_json() and found["tuning"] == tuned.to_json()
+    keys, size = model.datastore().keys.shape
+    assert (store["keys"], store["size"], store["text"]) == (keys, size, "tiny train")
+    assert store["megabytes"] == round(Path(store["file"]).stat().st_size / 1e6, 1)
+    chosen = ("--neighbours-temperature", "2", "--neighbours-lambda", "0.1")
+    printed = flat(cli("evaluate", tiny_run, "--neighbours", "9", *chosen).done)
+    assert f"{keys:,} states of tiny train, {size} numbers each" in printed and "tuned on" not in printed

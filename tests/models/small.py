@@ -98,6 +98,8 @@ KINDS: dict[str, Kind] = {
             KeyValueConfig(roles=2, window=4),
             KeyValueConfig(roles=3, window=1),
             KeyValueConfig(roles=3, window=5),
+            KeyValueConfig(roles=1, window=4, recency="linear"),
+            KeyValueConfig(roles=2, window=3, recency="learned"),
         ]
     ),
     "ngram": Kind([NGramConfig(order=2), NGramConfig(order=4)], reach=lambda c: c.order - 1),
@@ -113,6 +115,7 @@ KINDS: dict[str, Kind] = {
             AttentiveConfig(score="single", includes_current=True),
             AttentiveConfig(score="single", window=4, includes_current=True, merge="context", merge_bias=False),
             AttentiveConfig(score="none"),
+            AttentiveConfig(score="combined", recency="learned"),
         ],
         reach=attentive_reach,
         blind=lambda c: c.score == "mean",

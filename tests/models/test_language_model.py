@@ -189,12 +189,12 @@ def test_sizes_are_counted_without_memory_for_the_weights(config: ModelConfig) -
 
 @every_model
 def test_weights_start_in_range(config: ModelConfig) -> None:
-    """U(-r, r) for everything that learns (of encoders: `test_encoders.py`; of a mixture's latents: its own tests)."""
+    """U(-r, r) for everything that learns (of encoders: `test_encoders.py`; latents and slopes: their own tests)."""
     torch.manual_seed(0)
     width = 240 // config.memory.parts if config.head.tied else 20
     larger = dataclasses.replace(config, init_range=0.03, embedding_size=width, encoder=config.encoder.resized(240))
     for name, parameter in LanguageModel(larger, 50).named_parameters():
-        if not name.startswith(("encoder.", "head.latent.", "head.prior.")):
+        if not name.startswith(("encoder.", "head.latent.", "head.prior.", "memory.slope.")):
             assert parameter.requires_grad
             assert -0.03 <= parameter.min() <= parameter.max() <= 0.03, name
             if parameter.numel() > 20:  # the bias of a gate has two

@@ -21,6 +21,7 @@ from spanlm.models.memories.attentive import EMPTY, AttentiveMemory
 from spanlm.models.memories.key_value import KeyValueMemory
 from spanlm.models.memories.ngram import NGramMemory
 from spanlm.models.memories.pointer_sentinel import PointerSentinelMemory
+from spanlm.models.memories.recency import Recency
 from spanlm.models.memories.recurrent_memory import LinearComposition, RecurrentMemory
 from tests import reference
 from tests.cases import rest_slow
@@ -50,7 +51,17 @@ def projections(memory: KeyValueMemory) -> reference.Projections:
         w=memory.score,
         w_r=memory.read.weight,
         w_x=memory.predict.weight,
+        slope=slope(memory),
     )
+
+
+def slope(memory: KeyValueMemory | AttentiveMemory) -> Tensor | float:
+    if memory.slope is None:
+        return 0.0
+    return 0.5 if memory.slope.raw is None else (1 + memory.slope.raw.exp()).log().sum()
+
+
+RECENCIES: tuple[Recency, ...] = ("none", "linear", "learned")
 
 
 def key_value_parts(roles: int) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
@@ -63,7 +74,8 @@ def key_value_parts(roles: int) -> tuple[Callable[[Tensor], Tensor], Callable[[T
 @pytest.mark.parametrize("roles", [1, 2, 3])
 @every_shape
 def test_key_value(steps: int, batch: int, window: int, roles: int, carried: str) -> None:
-    memory = build(KeyValueConfig(roles=roles, window=window), roles * PART, VOCABULARY)
+    recency = RECENCIES[(steps + roles) % 3]
+    memory = build(KeyValueConfig(roles=roles, window=window, recency=recency), roles * PART, VOCABULARY)
     h = values(steps, batch, roles * PART, seed=7).requires_grad_()
     past = past_outputs(carried, window, batch, roles * PART)
     leaves = [h, *memory.parameters(), *[x for p in past for x in p]]
@@ -220,6 +232,7 @@ def matrices(memory: AttentiveMemory) -> reference.Attentive:
         v_s=memory.score if hasattr(memory, "score") else None,
         w_c=None if memory.merge is None else memory.merge.weight,
         b_c=None if memory.merge is None else memory.merge.bias,
+        slope=slope(memory),
     )
 
 
@@ -265,6 +278,7 @@ def test_attentive(steps: int, batch: int, window: int | None, score: str, carri
     # neither the bias nor the merge takes part in anything else: any of the cases may be the one without
     alone: dict[str, Any] = {"merge": "context", "merge_bias": False} if steps == 7 and score != "mean" else {}
     kinds: dict[str, Any] = {"score": score, "merge_bias": steps != 5, **alone}
+    kinds["recency"] = "learned" if score == "combined" and steps == 7 else "none"
     config = AttentiveConfig(window=window, includes_current=bool(current), **kinds)
     memory = build(config, PART, VOCABULARY)
     h = values(steps, batch, PART, seed=7).requires_grad_()

@@ -1,13 +1,16 @@
 """What every registered memory promises, and of the state that it carries (see `spanlm.models.interfaces`)."""
 
+from dataclasses import replace
+from math import expm1, log
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from spanlm.errors import InputError
 from spanlm.models.interfaces import LMState, Memory, Readout, Tensors
-from spanlm.models.memories import RecurrentMemoryConfig
+from spanlm.models.memories import AttentiveConfig, KeyValueConfig, RecurrentMemoryConfig
 from spanlm.models.memories.pointer_sentinel import Pointer
 from tests.models import small
 from tests.models.small import (
@@ -221,3 +224,32 @@ def test_recurrent_memory_rounds_nothing_but_products(composition: str) -> None:
         expected = (1 - update) * h + update * candidate
     assert found.dtype == torch.float32
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("config", [KeyValueConfig(roles=2, window=9), AttentiveConfig(window=9)])
+def test_recency_halves_a_weight_in_its_half_life(config: Any) -> None:
+    """Beside equal scores; it starts as the fixed slope does, and does not change the other weights."""
+    recencies = ("none", "linear", "learned")
+    plain, linear, learned = (build(replace(config, recency=recency), HIDDEN, VOCABULARY) for recency in recencies)
+    weights = dict(learned.named_parameters())
+    raw = weights.pop("slope.raw")
+    assert plain.half_life is None and learned.half_life == pytest.approx(linear.half_life) == pytest.approx(2 * log(2))
+    for name, weight in plain.named_parameters():
+        assert torch.equal(weight, weights.pop(name))
+    assert not weights
+    with torch.no_grad():
+        learned.score.zero_()
+        raw.fill_(log(expm1(log(2) / 3)))  # a half-life of 3 steps
+    assert learned.half_life == pytest.approx(3)
+    h, empty = values(12, 2, HIDDEN), learned.init_state(2)
+    last = read(learned, h, empty)[0].attention.weights[-1]
+    torch.testing.assert_close(last[:, :6] * 2, last[:, 3:])
+    learned.equalise()
+    assert learned.half_life is None
+    last = read(learned, h, empty)[0].attention.weights[-1]
+    torch.testing.assert_close(last, torch.full_like(last, 1 / 9))
+
+
+def test_recency_of_other_scores_is_refused() -> None:
+    with pytest.raises(InputError, match=r"model.memory.recency=linear: must be none where model.memory.score is mean"):
+        AttentiveConfig(score="mean", recency="linear")

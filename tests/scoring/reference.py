@@ -164,13 +164,14 @@ def evaluated(model: NextWordModel, cache: CacheConfig | None = None, **how: Any
     return evaluate(model, CORPUS, protocol=Protocol(**how), cache=cache)
 
 
-def pieces(context: Context, batch_size: int = 1) -> list[list[int]]:
-    """TEXT as what is read from an empty state, each piece with the word before it, which is <eos> where it opens."""
+def pieces(context: Context, batch_size: int = 1, text: Lines = TEXT) -> list[list[int]]:
+    """A text as what is read from an empty state, each piece with the word before it, which is <eos> where it opens."""
     if context != "carry":
-        words = ([EOS, *(word for n in group for word in [*TEXT[n], EOS])] for group in groups(TEXT, context))
+        words = ([EOS, *(word for n in group for word in [*text[n], EOS])] for group in groups(text, context))
         return [VOCABULARY.encode(opened) for opened in words]
-    ids, column = [VOCABULARY.eos_id, *CORPUS.splits["test"].ids.tolist()], math.ceil(TARGETS / batch_size)
-    return [ids[start : start + column + 1] for start in range(0, TARGETS, column)]
+    ids = [VOCABULARY.eos_id, *VOCABULARY.encode(word for line in text for word in [*line, EOS])]
+    column = math.ceil((len(ids) - 1) / batch_size)
+    return [ids[start : start + column + 1] for start in range(0, len(ids) - 1, column)]
 
 
 @torch.no_grad()

@@ -5,7 +5,7 @@
     h'_t = tanh(W_c [h_t; c_t] + b_c)                            (7)
 
     single:    score(h_i)      = v_s · tanh(W_s h_i)             (9)
-    combined:  score(h_i, h_t) = v_s · tanh(W_s h_i + W_q h_t)   (10)
+    combined:  score(h_i, h_t) = v_s · tanh(W_s h_i + W_q h_t)   (10), with `recency` lowered by m (t − i)
 
 Two scores are baselines outside the paper: `mean` (all scores are equal, so c_t is the mean of all earlier outputs) and
 `none` (the layer of Eq. 7 alone on h_t, which a model without a memory lacks). h_t is remembered only after it has
@@ -33,6 +33,7 @@ from torch.nn.functional import pad
 
 from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout, Tensors
 from spanlm.models.kernels import linear
+from spanlm.models.memories.recency import HELP, Recency, described, slope_of
 from spanlm.models.ops.attention import (
     additive_window_attention,
     band_sum,
@@ -95,18 +96,21 @@ class AttentiveConfig(MemoryConfig):
         "training stays far behind one without it",
         default=True,
     )
+    recency: Recency = option(f"{HELP}. Only with the score combined", default="none")
 
     def __post_init__(self) -> None:
         alone = "null where model.memory.score is none and nothing is remembered"
         printed = f"false where model.memory.score is {self.score}: only single and mean may attend to h_t"
         scored = "tanh without a learned score: c_t alone has no weights. Use the score single or combined"
         biased = "false where model.memory.merge is context: b_c is of Eq. 7"
+        apart = f"none where model.memory.score is {self.score}: only the score combined is computed lag by lag"
         require_fields(
             self,
             ("window", self.window is None or self.score != "none", alone),
             ("includes_current", self.score in ("single", "mean") or not self.includes_current, printed),
             ("merge", self.score in ("single", "combined") or self.merge == "tanh", scored),
             ("merge_bias", self.merge == "tanh" or not self.merge_bias, biased),
+            ("recency", self.score == "combined" or self.recency == "none", apart),
         )
 
     @property
@@ -117,6 +121,8 @@ class AttentiveConfig(MemoryConfig):
     @property
     def equation(self) -> str:
         weights, numbers = _WEIGHTS[self.score]
+        if self.recency != "none":
+            weights = weights.replace("W_q h_t)", "W_q h_t) − m (t − i)")
         earlier = "i<=t" if self.includes_current else "i<t"
         read, seen = ("", "h_t") if self.score == "none" else (f"c_t = Σ_{{{earlier}}} a_i h_i,  ", "[h_t; c_t]")
         if self.merge == "context":
@@ -130,7 +136,7 @@ class AttentiveConfig(MemoryConfig):
         reach = "the whole sentence" if self.window is None else f"window {self.window}"
         weighting = "equal weights" if self.score == "mean" else f"{self.score} score"
         current, alone = ", h_t included" * self.includes_current, ", read alone" * (self.merge == "context")
-        return f"attentive memory, {weighting}, {reach}{current}{alone}"
+        return f"attentive memory, {weighting}, {reach}{current}{alone}{described(self.recency)}"
 
     def build(self, hidden_size: int, vocabulary_size: int, init: Init) -> AttentiveMemory:
         single = SingleMemory if self.window is None else SingleWindowMemory
@@ -156,6 +162,7 @@ class AttentiveMemory(Memory):
             read = hidden_size if config.score == "none" else 2 * hidden_size
             self.merge = nn.Linear(read, hidden_size, bias=config.merge_bias)  # W_c, b_c
         init.start_all(self)
+        self.slope = slope_of(config.recency)
 
     def init_state(self, batch_size: int) -> Tensors:
         """Return empty slots: the outputs `values` (P, B, H), and which are `filled` (P, B).
@@ -169,6 +176,11 @@ class AttentiveMemory(Memory):
     def equalise(self) -> None:
         if self.scored:
             nn.init.zeros_(self.score)
+        self.slope = None
+
+    @property
+    def half_life(self) -> float | None:
+        return None if self.slope is None else self.slope.half_life
 
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
         context, weights, state = self.look_back(h, state)
@@ -265,7 +277,8 @@ class CombinedMemory(AttentiveMemory):
             key = linear(h, self.memory_key.weight)
             keys = after["keys"] = torch.cat([cleared(state["keys"], before).to(key.dtype), key])
         query = linear(h, self.query.weight)
-        context, weights = additive_window_attention(query, keys, values, self.score, before, window)
+        slope = None if self.slope is None else self.slope()
+        context, weights = additive_window_attention(query, keys, values, self.score, before, window, slope)
         return context, weights, after
 
 

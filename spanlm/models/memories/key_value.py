@@ -7,7 +7,7 @@ The encoder's output is split into `roles` equal parts of size k, one for each r
     3  key-value-predict  [k_t; v_t; p_t] = h_t                                               (Eq. 11-12)
 
     M_t  = tanh(W^Y [k_{t-L} … k_{t-1}] + (W^h k_t) 1ᵀ)          (1, 7)
-    α_t  = softmax(wᵀ M_t)                                       (2, 8)
+    α_t  = softmax(wᵀ M_t)                                       (2, 8), with `recency` wᵀ M_t − m [L … 1]
     r_t  = [v_{t-L} … v_{t-1}] α_tᵀ                              (3, 9)
     h*_t = tanh(W^r r_t + W^x p_t)                               (4, 10, 12)
 
@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout, Tensors
+from spanlm.models.memories.recency import HELP, Recency, described, slope_of
 from spanlm.models.ops.attention import additive_window_attention, cleared, with_steps
 from spanlm.options import Limit, at_least, option, options
 
@@ -48,6 +49,7 @@ class KeyValueConfig(MemoryConfig):
         limit=Limit(ROLES.__contains__, "1 (attention), 2 (key-value) or 3 (key-value-predict)"),
     )
     window: int = option("L, how many past outputs can be attended", default=5, limit=at_least(1))
+    recency: Recency = option(HELP, default="none")
 
     @property
     def parts(self) -> int:
@@ -63,11 +65,12 @@ class KeyValueConfig(MemoryConfig):
 
     @property
     def equation(self) -> str:
-        return _EQUATIONS[self.roles]
+        equation = _EQUATIONS[self.roles]
+        return equation if self.recency == "none" else equation.replace("W^h k_t)", "W^h k_t) − m [L … 1]")
 
     @property
     def description(self) -> str:
-        return f"{self.name} memory, window {self.window}"
+        return f"{self.name} memory, window {self.window}{described(self.recency)}"
 
     def build(self, hidden_size: int, vocabulary_size: int, init: Init) -> KeyValueMemory:
         return KeyValueMemory(self, hidden_size, init)
@@ -89,6 +92,7 @@ class KeyValueMemory(Memory):
         self.read = nn.Linear(size, size, bias=False)  # W^r
         self.predict = nn.Linear(size, size, bias=False)  # W^x
         init.start_all(self)
+        self.slope = slope_of(config.recency)
 
     def init_state(self, batch_size: int) -> Tensors:
         empty = self.score.new_zeros(self.window, batch_size, self.readout_size)
@@ -97,14 +101,20 @@ class KeyValueMemory(Memory):
 
     def equalise(self) -> None:
         nn.init.zeros_(self.score)
+        self.slope = None
+
+    @property
+    def half_life(self) -> float | None:
+        return None if self.slope is None else self.slope.half_life
 
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
         parts = torch.split(h, self.readout_size, dim=-1)
         key, value, prediction = parts[0], parts[min(1, self.roles - 1)], parts[-1]
         keys = torch.cat([cleared(state["keys"], state["filled"]).to(h.dtype), key])
         values = torch.cat([cleared(state["values"], state["filled"]).to(h.dtype), value])
+        slope = None if self.slope is None else self.slope()
         read, attention = additive_window_attention(
-            self.query(key), self.memory_key(keys), values, self.score, state["filled"]
+            self.query(key), self.memory_key(keys), values, self.score, state["filled"], slope=slope
         )
         features = torch.tanh(self.read(read) + self.predict(prediction))
         slots = {"keys": keys, "values": values, "filled": with_steps(state["filled"], len(h))}

@@ -265,14 +265,15 @@ def additive_window_attention(
     weight: Tensor,
     filled: Tensor,
     window: int | None = None,
+    slope: Tensor | float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Attend over the window before each step.
 
-        α_t = softmax_j(w · tanh(key_{t-j} + query_t)),  j = 1 … L,    r_t = Σ_j α_{t,j} value_{t-j}
+        α_t = softmax_j(w · tanh(key_{t-j} + query_t) − m j),  j = 1 … L,    r_t = Σ_j α_{t,j} value_{t-j}
 
     query (T, B, D) and keys (P + T, B, D) are projected; values are (P + T, B, D'), w is (D,). The first P slots are
     carried, the last is never read. `filled` (P, B) marks carried slots that hold something; others must be finite. The
-    window L is at least P; None: P.
+    window L is at least P; None: P. The `slope` m is a number or (1,); None: 0.
 
     Returns:
         The reads (T, B, D') and the weights (T, B, L), column j being lag L - j, in float32 or float64.
@@ -281,7 +282,10 @@ def additive_window_attention(
     query, values, weight = map(wide, (query, values, weight))
     window = len(filled) if window is None else window
     may_read = window_filled(pad(filled, (0, 0, window - len(filled), 0)), len(query), window)
-    weights = masked_softmax(additive_scores(query, keys, weight, window), may_read)
+    scores = additive_scores(query, keys, weight, window)
+    if slope is not None:
+        scores = scores - slope * torch.arange(window, 0, -1, device=scores.device)
+    weights = masked_softmax(scores, may_read)
     return window_sum(weights, values), weights
 
 
