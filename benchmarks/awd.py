@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from benchmarks.lstm import beside_port
 from benchmarks.race import Aim, Contender
-from benchmarks.setting import Plain, Size, States, of_preset, own_trainer, plain_step, raced, training_flops
+from benchmarks.setting import Plain, Size, States, of_preset, own_trainer, plain_step, raced, training_flops, ways
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.models.memories import NoMemoryConfig, SpanBufferConfig
 
@@ -94,7 +94,9 @@ def awd_group(size: Size, device: torch.device) -> Iterator[Contender]:
         step = plain_step(PortedAWD(size), size, precision, device)
         yield Contender(f"port, training {precision}", precision, step, flops)
     for precision in raced(device):
-        yield beside_port("port", precision, awd_trainer(size, precision, device), flops, targets[precision])
+        for ending, graph in ways(device).items():
+            trainer = awd_trainer(size, precision, device, graph=graph)
+            yield beside_port("port", precision, trainer, flops, targets[precision], ending)
 
 
 def span_buffer_group(size: Size, device: torch.device) -> Iterator[Contender]:

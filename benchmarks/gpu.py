@@ -36,7 +36,9 @@ from spanlm.models.memories import AttentiveConfig, NoMemoryConfig
 from spanlm.options import Precision
 from spanlm.store.machine import pick_device
 from spanlm.store.provenance import provenance
+from spanlm.store.run_folder import MODEL
 from spanlm.training.bench import timed
+from spanlm.training.run import last_position
 from spanlm.training.trainer import Trainer
 
 STEPS = 200
@@ -51,6 +53,7 @@ ALONE = replace(
     COMBINED, name="no memory, beside the combined score", model=replace(COMBINED.model, memory=NoMemoryConfig())
 )
 SENTENCES = ALONE.name, COMBINED.name
+_ERRORS = SpanlmError, RuntimeError, ValueError, OSError, subprocess.SubprocessError
 RECORDED = {
     **{GROUPS[name][0].name: GROUPS[name][0] for name in ("textbook", "dropout", "memory", "awd", "mixture")},
     **{size.name: size for size in (ALONE, COMBINED)},
@@ -68,21 +71,22 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--steps", type=int, default=STEPS, help=f"recorded ones of a model (default {STEPS})")
     parser.add_argument("--rounds", type=int, default=15, help="of the groups (default 15)")
     options = parser.parse_args(arguments)
-    folder, end, device = options.folder, time.monotonic() + 60 * options.minutes, pick_device(options.device, "device")
+    folder, device = options.folder, pick_device(options.device, "device")
+    start, whole = time.monotonic(), 60 * options.minutes
     folder.mkdir(parents=True, exist_ok=True)
     report: dict[str, Any] = {"started": provenance(device), "seconds": {}}
     parts: dict[str, Callable[[], object]] = {
-        "tests": partial(cuda_tests, device, folder / "tests.txt", end),
-        "recorded": lambda: {name: beside_graph(size, device, options.steps) for name, size in RECORDED.items()},
-        "groups": partial(groups, device, options.rounds),
+        "tests": partial(cuda_tests, device, folder / "tests.txt", start + 0.3 * whole),
+        "recorded": partial(recorded, device, options.steps, start + 0.45 * whole),
+        "groups": partial(groups, device, options.rounds, start + 0.65 * whole),
         "operations": partial(profiles, device, options.corpus),
-        "training": partial(trained, device, options.corpus, options.run, folder, end),
+        "training": partial(trained, device, options.corpus, options.run, folder, start + whole),
     }
     for name, part in parts.items():
         began = time.monotonic()
         try:
             report[name] = part()
-        except (SpanlmError, RuntimeError, ValueError, OSError) as error:
+        except _ERRORS as error:
             report[name] = f"failed: {error}"
         report["seconds"][name] = round(time.monotonic() - began, 1)
         print(f"{name}: {report['seconds'][name]} s, {json.dumps(report[name], ensure_ascii=False)[:300]}", flush=True)
@@ -90,16 +94,30 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def cuda_tests(device: torch.device, file: Path, end: float) -> str:
-    """Run the tests that need a GPU, for a third of the time at most; return their last line."""
+    """Run the tests that need a GPU, float64 agreement among them, until the end; return their last line."""
     if device.type != "cuda":
         return "no GPU"
     command = [sys.executable, "-m", "pytest", "-q", "-m", "cuda", "-p", "no:cacheprovider", "tests"]
     with file.open("w", encoding="utf-8") as output:
         try:
-            subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, timeout=(end - time.monotonic()) / 3)
+            subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, timeout=end - time.monotonic())
         except subprocess.TimeoutExpired:
-            output.write("stopped: a third of the time is over\n")
+            output.write("stopped: their share of the time is over\n")
     return (file.read_text(encoding="utf-8").splitlines() or ["nothing"])[-1]
+
+
+def recorded(device: torch.device, steps: int, end: float) -> dict[str, Any]:
+    """Compare recorded steps with plain ones, model by model until the end."""
+    report: dict[str, Any] = {}
+    for name, size in RECORDED.items():
+        if time.monotonic() > end:
+            report[name] = "left out: no time"
+            continue
+        try:
+            report[name] = beside_graph(size, device, steps)
+        except _ERRORS as error:
+            report[name] = f"failed: {error}"
+    return report
 
 
 def beside_graph(size: Size, device: torch.device, steps: int) -> dict[str, Any]:
@@ -139,14 +157,20 @@ def _trainer(size: Size, precision: Precision, device: torch.device, graph: Lite
     return own_trainer(size, precision, device, kind="sentences" if size.name in SENTENCES else "streams", graph=graph)
 
 
-def groups(device: torch.device, rounds: int) -> object:
-    """Measure what `python -m benchmarks` measures, without the groups that read word by word."""
+def groups(device: torch.device, rounds: int, end: float) -> dict[str, Any]:
+    """Measure what `python -m benchmarks` measures, without the groups that read word by word, until the end."""
     names = [name for name in GROUPS if name not in ("words", "words-small", "dynamic", "dynamic-small")]
-    if device.type == "cuda":
-        return measure(names, str(device), rounds)
-    sizes = [(shrunk(size), make) for size, make in map(GROUPS.__getitem__, names)]
     ceiling: dict[Precision, float] = {"fp32": 1.0, "bf16": 1.0}
-    return {size.title: race(size, make(size, device), device, rounds, ceiling) for size, make in sizes}
+    report: dict[str, Any] = {}
+    for name in names:
+        size, make = GROUPS[name]
+        if time.monotonic() > end:
+            report[name] = "left out: no time"
+        elif device.type == "cuda":
+            report[name] = measure([name], str(device), rounds)["groups"]
+        else:
+            report[name] = race(shrunk(size), make(shrunk(size), device), device, rounds, ceiling)
+    return report
 
 
 def profiles(device: torch.device, corpus: str) -> object:
@@ -170,17 +194,21 @@ def trained(device: torch.device, corpus: str, run: Path, folder: Path, end: flo
             process.wait(max(15.0, end - time.monotonic() - 30))
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGTERM)
-            process.wait(60)
+            try:
+                process.wait(25)
+            except subprocess.TimeoutExpired:
+                process.kill()
     lines = (folder / "training.txt").read_text(encoding="utf-8").splitlines()
     return {"last": lines[-1:], "parts": packed(run, folder)}
 
 
 def packed(run: Path, folder: Path) -> list[str]:
-    """Pack a run without `model.safetensors`, which is the checkpoint's if its last epoch was the best."""
-    whole = folder / "run.tar"
+    """Pack a run; its best weights only if the checkpoint has others, as it has but where the best epoch has ended."""
+    whole, position = folder / "run.tar", last_position(run)
+    again = position is not None and position.best_epoch == position.epoch and not position.segment
     with tarfile.open(whole, "w") as tar:
         for path in sorted(run.rglob("*")):
-            if path.is_file() and path.name != "model.safetensors":
+            if path.is_file() and not (again and path.name == MODEL):
                 tar.add(path, Path("run") / path.relative_to(run))
     names = list[str]()
     with whole.open("rb") as file:

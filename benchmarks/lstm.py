@@ -24,6 +24,7 @@ from benchmarks.setting import (
     raced,
     random_segments,
     training_flops,
+    ways,
 )
 from spanlm.data.batching import Segment
 from spanlm.models.encoders import LSTMConfig, stacks
@@ -112,17 +113,20 @@ def textbook_group(size: Size, device: torch.device) -> Iterator[Contender]:
         step = plain_step(Textbook(size), size, precision, device)
         yield Contender(f"textbook, training {precision}", precision, step, flops)
     for precision in raced(device):
-        trainer = own_trainer(size, precision, device)
-        yield beside_port("textbook", precision, trainer, flops, targets[precision])
+        for ending, graph in ways(device).items():
+            trainer = own_trainer(size, precision, device, graph=graph)
+            yield beside_port("textbook", precision, trainer, flops, targets[precision], ending)
         yield _evaluation(trainer, precision, flops)
 
 
-def beside_port(port: str, precision: Precision, trainer: Trainer, flops: float, target: float) -> Contender:
+def beside_port(
+    port: str, precision: Precision, trainer: Trainer, flops: float, target: float, ending: str = ""
+) -> Contender:
     """Compare training with a port's in fp32, and in bf16 also with the same in bf16: bf16 alone gains much."""
     aims = [Aim(f"{port}, training fp32", target)]
     if precision == "bf16":
         aims.append(Aim(f"{port}, training bf16"))
-    return Contender(f"spanlm, training {precision}", precision, trainer.step, flops, aims)
+    return Contender(f"spanlm, training {precision}{ending}", precision, trainer.step, flops, aims)
 
 
 def _evaluation(trainer: Trainer, precision: Precision, flops: float) -> Contender:
@@ -178,8 +182,10 @@ def memory_group(size: Size, device: torch.device) -> Iterator[Contender]:
         plain.model.memory = SplitOnly(plain.model.memory.readout_size)
         plain.initial = plain.state = plain.model.init_state(size.batch_size)
         yield Contender(reference, precision, plain.step, training_flops(size, without="memory"))
-        trainer = own_trainer(size, precision, device)
-        yield Contender(f"spanlm, training {precision}", precision, trainer.step, flops, [Aim(reference, 0.85)])
+        for ending, graph in ways(device).items():
+            trainer = own_trainer(size, precision, device, graph=graph)
+            name = f"spanlm, training {precision}{ending}"
+            yield Contender(name, precision, trainer.step, flops, [Aim(reference, 0.85)])
         yield _evaluation(trainer, precision, flops)
 
 

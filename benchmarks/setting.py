@@ -82,6 +82,11 @@ def raced(device: torch.device) -> list[Precision]:
     return [precision for precision in precisions(device) if precision != "tf32"]
 
 
+def ways(device: torch.device) -> dict[str, Literal["auto", "off"]]:
+    """Return how steps are started: on a GPU also as recorded graphs; the key ends a contender's name."""
+    return {"": "off", ", graph": "auto"} if device.type == "cuda" else {"": "off"}
+
+
 VOCABULARY = Vocabulary((EOS, UNK))
 """For sums that tell these two apart."""
 

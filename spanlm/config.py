@@ -41,6 +41,7 @@ CHANGEABLE = (
 (vocabulary and checkpoint identify both), the device's name (the checkpoint knows its kind), and how its steps are
 started.
 
+With a cosine the rate of every step depends on training.epochs, which then may not change.
 All of `finetune` may change as long as the run has no finetune stages: no step depends on it.
 """
 
@@ -244,7 +245,8 @@ def first_difference(old: Tree, new: Tree) -> tuple[str, Any, Any] | None:
 def fixed_parts(tree: Tree) -> list[Tree]:
     """Return the fields, "any" where a resumed run may change them; the fields of finetune stages are a second tree."""
     every = flat(tree)
-    fields = {name: ADDED.get(name, "any") if name in CHANGEABLE else value for name, value in every.items()}
+    free = {*CHANGEABLE} - {"training.epochs"} if every.get("training.schedule.kind") == "cosine" else {*CHANGEABLE}
+    fields = {name: ADDED.get(name, "any") if name in free else value for name, value in every.items()}
     finetune = {name: value for name, value in fields.items() if name.startswith("training.finetune.")}
     parts = [finetune] if every.get("training.finetune.stages") else []
     return [fields | dict.fromkeys(finetune, "any"), *parts]

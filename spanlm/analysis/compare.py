@@ -381,7 +381,8 @@ def shared_with(
             same = bool((translated == text.ids)[known].all())
     if not same:
         raise InputError(
-            f"{baseline.folder} and {model.folder}: cut the text into other words, which cannot be compared one by one"
+            f"{baseline.folder} and {model.folder}: cut the text into other words, which cannot be compared one by "
+            f"one. Take {named('spell_unknown')} to compare them at every word as written."
         )
     return replace(text, known=text.known & known)
 

@@ -32,11 +32,7 @@ by word, by character and by byte, too.
   spanlm evaluate runs/demo --dynamic --tune-dynamic
   spanlm evaluate runs/demo --neighbours 64
   spanlm evaluate runs/spans --parts
-  spanlm evaluate runs/spans --gate-temperature 1
-  spanlm evaluate runs/demo --attention none
-  spanlm evaluate runs/demo --spell-unknown
   spanlm evaluate runs/family/seed-1 runs/family/seed-2 --tune-weights
-  spanlm evaluate kn5.arpa --corpus test.txt --format kenlm
   spanlm evaluate hf:models/gpt2 --corpus test.txt
 
 Several runs are evaluated side by side in one pass: each alone, all as one (an ensemble), and the oracle bound, which

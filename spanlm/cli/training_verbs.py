@@ -246,7 +246,7 @@ SHORT = {
     "--batch-size": ("training.batching.batch_size", "N", "streams, or sentences, side by side"),
     "--hidden-size": ("model.encoder.hidden_size", "N", "units of each layer of the encoder"),
     "--memory": ("model.memory.kind", "KIND", "the memory: none, key_value, ngram, attentive, …"),
-    "--precision": ("training.precision", "P", "fp32, or bf16, which is faster on most processors"),
+    "--precision": ("training.precision", "P", "fp32, bf16, or tf32 (on a GPU)"),
     "--device": ("training.device", "NAME", "auto (a GPU if there is one), cpu or cuda"),
     "--tokenizer": ("data.tokenizer", "NAME", "whitespace, words, characters, bytes, bpe or unigram"),
     "--data-dir": ("data.dir", "DIR", "where corpora are (default: $SPANLM_DATA)"),
@@ -266,7 +266,7 @@ def train(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "names", nargs="*", metavar="PRESET|TEXT", help="a row of `spanlm presets`; a file, folder or corpus"
     )
-    parser.add_argument("--corpus", metavar="NAME|PATH", help=", ".join(["demo", *CORPORA]))
+    parser.add_argument("--corpus", metavar="NAME|PATH", help=f"{', '.join(['demo', *CORPORA])}; a folder, a file")
     for option, (field, metavar, meaning) in short.items():
         parser.add_argument(option, metavar=metavar, help=f"{meaning} ({field})")
     parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default: the next free in runs/)")

@@ -31,6 +31,9 @@ KERNELS = os.environ.get("SPANLM_KERNELS", "1") != "0"
 GPU_ELEMENTS = 2**27
 """Most numbers that a GPU computes at once (512 MB of float32) where a loop would save memory but call many kernels."""
 
+_GPU_COPIES = 32
+"""Share of a GPU's memory that these numbers may take: one in so many, since gradients and others need as much."""
+
 LEAST_PRODUCTS = 2**20
 """Multiplications in a product below which a call of the kernel costs more than it saves."""
 
@@ -72,6 +75,15 @@ def _kernel(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 _linear: Callable[..., Tensor] = _Linear.apply  # the library leaves it untyped
+
+
+@cache
+def gpu_elements(device: torch.device) -> int:
+    """Return how many numbers a device other than a processor computes at once; fewer if its memory is small."""
+    if device.type != "cuda":
+        return GPU_ELEMENTS
+    whole = torch.cuda.get_device_properties(device).total_memory
+    return min(GPU_ELEMENTS, whole // (_GPU_COPIES * torch.float32.itemsize))
 
 
 @cache

@@ -216,7 +216,7 @@ def attention_of(readout: Readout) -> Attention:
         raise InputError("several models as one have no attention of their own: look into them one by one")
     if readout.attention is None:
         raise InputError(
-            "this model's memory attends to nothing: there is no attention to show, a Transformer's own is not shown. "
+            "this model's memory attends to nothing, so there is no attention to show. "
             "Train one whose memory attends, as that of model.memory.kind=key_value."
         )
     return readout.attention

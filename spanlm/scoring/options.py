@@ -32,7 +32,7 @@ BASES = {"2": 2.0, "e": math.e, "10": 10.0}
 
 SPELL_UNKNOWN = (
     "words outside the vocabulary cost their spelling, too: p(<unk>) times p of a model of characters, counted over "
-    "the training text's rare words"
+    "words that training saw once (all, if <unk> stands in its text)"
 )
 
 

@@ -31,6 +31,7 @@ from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.stream import read
 from spanlm.training.config import BenchOptions
 from spanlm.training.dispatch import DispatchedStep, dispatched
+from spanlm.training.graph import USUAL
 from spanlm.training.progress import Watcher
 from spanlm.training.trainer import Trainer
 
@@ -137,7 +138,8 @@ def idle_trainer(config: RunConfig, corpus: Corpus) -> Trainer:
 
 def _speed(trainer: Trainer, options: BenchOptions) -> TrainingSpeed:
     precision, segments = trainer.config.training.precision, spread(trainer.batcher, options.rounds)
-    for segment in spread(trainer.batcher, _WARM_UP):  # fills caches and creates the optimiser's state
+    recorded = [] if trainer.graphs is None else [segment for segment in segments for _ in range(USUAL + 1)]
+    for segment in spread(trainer.batcher, _WARM_UP) + recorded:  # fills caches, creates the optimiser's state
         trainer.step(segment)
     megabytes = step_megabytes(partial(trainer.step, segments[0]), trainer.device)
     times = [timed(partial(trainer.step, segment), trainer.device)[0] for segment in segments]

@@ -87,7 +87,7 @@ class ScheduleConfig:
         "constant; step: divided by `factor` after every epoch once `full_epochs` epochs had the full rate; "
         "milestones: divided by `factor` after each of the epochs in `milestones`; "
         "plateau: divided by `factor` after every epoch whose validation loss is not the best so far; cosine: falls at "
-        "every step, by half a cosine over training.epochs, to `final_share` of it",
+        "every step, by half a cosine over training.epochs, which then is fixed, to `final_share` of it",
         default="constant",
     )
     factor: float = option(

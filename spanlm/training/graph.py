@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from spanlm.data.batching import Segment
+from spanlm.errors import RunError
 from spanlm.models.interfaces import LMState
 
 MOST = 16
@@ -58,12 +59,11 @@ class Fixed(NamedTuple):
 class RecordedSteps(ABC):
     """Steps of a training, each recorded when its shape has come often enough, and then replayed."""
 
-    def __init__(self, compute: Compute, device: torch.device, note: Callable[[str], None]) -> None:
-        self.compute, self.device, self.note = compute, device, note
+    def __init__(self, compute: Compute, device: torch.device) -> None:
+        self.compute, self.device = compute, device
         self.rate = torch.zeros((), device=device)
         self.recorded: dict[Shape, tuple[Fixed, Callable[[], Computed]]] = {}
         self._seen = Counter[Shape]()
-        self._most = MOST
 
     def __call__(self, segment: Segment, state: LMState, rate: float) -> Computed:
         """Do a step on a segment, which is still on the processor."""
@@ -71,26 +71,19 @@ class RecordedSteps(ABC):
         shape = segment.inputs.shape, *(x.shape for x in state.flat().values())
         if shape not in self.recorded:
             self._seen[shape] += 1
-            full = len(self.recorded) >= self._most
-            if self._seen[shape] <= USUAL or full or not self._recorded(shape, segment, state):
+            if self._seen[shape] <= USUAL or len(self.recorded) >= MOST:
                 return self.compute(segment.to(self.device), state, self.rate)
+            fixed = Fixed(self._copied(segment), state.map(torch.clone))
+            self.recorded[shape] = fixed, self.record(fixed)
         fixed, replay = self.recorded[shape]
         for name in ("inputs", "targets", "mask"):
             getattr(fixed.segment, name).copy_(getattr(segment, name), non_blocking=True)
         torch._foreach_copy_([*fixed.state.flat().values()], [*state.flat().values()])
         return replay()
 
-    def _recorded(self, shape: Shape, segment: Segment, state: LMState) -> bool:
-        """Record a step of this shape; where that fails, note why, and go on without more graphs."""
+    def _copied(self, segment: Segment) -> Segment:
         parts = {name: getattr(segment, name).to(self.device, copy=True) for name in ("inputs", "targets", "mask")}
-        fixed = Fixed(replace(segment, **parts), state.map(torch.clone))
-        try:
-            self.recorded[shape] = fixed, self.record(fixed)
-        except RuntimeError as error:
-            self._most = 0
-            self.note(f"no CUDA graphs: {str(error).splitlines()[0]}")
-            return False
-        return True
+        return replace(segment, **parts)
 
     @abstractmethod
     def record(self, fixed: Fixed) -> Callable[[], Computed]:
@@ -100,8 +93,8 @@ class RecordedSteps(ABC):
 class Graphs(RecordedSteps):
     """CUDA graphs. All steps run on one stream of their own, which graphs need."""
 
-    def __init__(self, compute: Compute, device: torch.device, note: Callable[[str], None]) -> None:
-        super().__init__(compute, device, note)
+    def __init__(self, compute: Compute, device: torch.device) -> None:
+        super().__init__(compute, device)
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._pool = torch.cuda.graph_pool_handle()
 
@@ -115,8 +108,14 @@ class Graphs(RecordedSteps):
 
     def record(self, fixed: Fixed) -> Callable[[], Computed]:
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
-            computed = self.compute(fixed.segment, fixed.state, self.rate)
+        try:
+            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
+                computed = self.compute(fixed.segment, fixed.state, self.rate)
+        except RuntimeError as error:  # the allocator and the generator may be left as they were in the middle
+            why = f"a step of this model cannot be recorded as a CUDA graph: {str(error).splitlines()[0]}"
+            raise RunError(
+                f"training.graph=auto: {why}. Go on from the last checkpoint with training.graph=off."
+            ) from error
 
         def replay() -> Computed:
             graph.replay()

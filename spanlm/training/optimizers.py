@@ -51,12 +51,6 @@ class Optimizer(ABC):
         for parameter in self.parameters:
             parameter.grad = None
 
-    def step(self) -> None:
-        """Update the parameters that have a gradient: all three parts of a step."""
-        self.begin()
-        self.update(self.lr)
-        self.finish()
-
     def begin(self) -> None:  # noqa: B027  # most have nothing to do, here and in `finish`
         """Set `lr` to the rate that this step uses."""
 

@@ -202,10 +202,11 @@ def refuse_changes(old: RunConfig, new: RunConfig, folder: Path) -> None:
     """Refuse to resume a run with another configuration; InputError names the first field that differs."""
     if difference := _first_change(old, new):
         field, before, after = difference
+        others = (name for name in CHANGEABLE if name != field)
         raise InputError(
             f"{folder}: the run began with {field}={as_written(before)}, not {as_written(after)}; resuming would "
-            f"not be the same run. Leave {field} as it was (only {', '.join(CHANGEABLE)} may change), or choose "
-            "another folder."
+            f"not be the same run. Leave {field} as it was (only {', '.join(others)} may change), or "
+            "choose another folder."
         )
     if old.training != new.training:
         _refuse_another_past(old.training, new.training, folder)

@@ -94,7 +94,7 @@ class Trainer:
         # the fused kernel of adagrad takes its rate from the processor
         able = self.device.type == "cuda" and alone and training.optimizer.kind != "adagrad"
         records = able and training.graph == "auto"
-        self.graphs: RecordedSteps | None = Graphs(self.compute, self.device, self.watcher.note) if records else None
+        self.graphs: RecordedSteps | None = Graphs(self.compute, self.device) if records else None
 
     def restore(self) -> None:
         """Resume from the last checkpoint, if there is one.

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from spanlm.models.encoders.awd_lstm import weight_drop
 from spanlm.models.language_model import LanguageModel, gaussian_noise, word_dropout
-from spanlm.models.ops.dropout import mask_on_gpu
+from spanlm.models.ops.dropout import mask_on_gpu, rounded
 from tests.models import small
 from tests.models.small import bitwise, language_model, words
 
@@ -51,7 +51,11 @@ def test_weights_are_dropped_each_by_itself_and_keep_their_expectation(
 ) -> None:
     torch.manual_seed(0)
     weight = torch.full(shape, 2.0, dtype=torch.float64)
-    dropped = weight * mask_on_gpu(shape, rate, weight, None) if gpu else weight_drop(weight, rate, True)
+    dropped = (
+        weight * mask_on_gpu(shape, rate, weight, None) / (1 - rounded(rate))
+        if gpu
+        else weight_drop(weight, rate, True)
+    )
     out = (dropped == 0).double()
     assert dropped.unique().tolist() == pytest.approx([0, 2 / (1 - rate)], rel=2**-14)
     deviation = (rate * (1 - rate) / out.numel()) ** 0.5

@@ -32,6 +32,16 @@ KINDS: dict[str, tuple[type[Optimizer], Any]] = {
 }
 
 
+def step(optimizer: Optimizer | torch.optim.Optimizer) -> None:
+    """A whole step, as the trainer does it."""
+    if isinstance(optimizer, torch.optim.Optimizer):
+        optimizer.step()
+        return
+    optimizer.begin()
+    optimizer.update(optimizer.lr)
+    optimizer.finish()
+
+
 def weights() -> list[nn.Parameter]:
     draw = torch.Generator().manual_seed(0)
     return [nn.Parameter(torch.randn(shape, generator=draw)) for shape in ((7, 5), (3,), (4,))]
@@ -43,13 +53,13 @@ def test_steps_are_torch_s_bit_for_bit(kind: str, decay: float) -> None:
     ours, theirs = weights(), weights()
     mine: Any = KINDS[kind][0](ours, lr=0.1, weight_decay=decay)
     other: Any = KINDS[kind][1](theirs, lr=0.1, weight_decay=decay, fused=True)
-    for step in range(5):
-        mine.lr = 0.1 / (step + 1)
+    for number in range(1, 6):
+        mine.lr = 0.1 / number
         for group in other.param_groups:
             group["lr"] = mine.lr
         for one in (*ours[:2], *theirs[:2]):  # the last never has a gradient
-            one.grad = torch.sin(one.detach() * (step + 1))
-        mine.step()
+            one.grad = torch.sin(one.detach() * number)
+        step(mine)
         other.step()
         mine.zero_grad()
         assert all(one.grad is None for one in ours)
@@ -119,7 +129,7 @@ class Walk:
             for weight in self.weights:
                 # depends on the weight, so that one wrong step makes all that follow wrong
                 weight.grad = torch.sin(weight.detach() * self._drawn) * 0.01
-            optimizer.step()
+            step(optimizer)
             yield [weight.detach().clone() for weight in self.weights]
 
 
@@ -192,7 +202,7 @@ def test_a_kernel_still_finds_the_weights_in_one_piece() -> None:
     x = torch.randn(5, 3, 4, device="cuda")
     for _ in range(3):
         lstm(x)[0].square().sum().backward()
-        optimizer.step()
+        step(optimizer)
         optimizer.zero_grad()
         raw = lstm(x)[0].detach()
         with averaged(optimizer):

@@ -25,7 +25,7 @@ from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NGramConfig, NoMemoryConfig
 from spanlm.store.checkpoints import load_last_checkpoint, save_checkpoint, to_bytes
 from spanlm.store.run_folder import load_weights, model_digest, save_model, weights_digest
-from spanlm.training.config import FinetuneConfig, OptimizerConfig
+from spanlm.training.config import FinetuneConfig, OptimizerConfig, ScheduleConfig
 from spanlm.training.progress import Watcher
 from spanlm.training.run import ended, train
 from spanlm.training.trainer import Trainer, refuse_other_device
@@ -376,3 +376,11 @@ def test_marks_that_are_no_object_are_damage(begun: Path, marks: str) -> None:
     (begun / "model.safetensors").write_bytes(to_bytes({"weight": torch.ones(1)}, {"spanlm": marks}))
     with pytest.raises(InputError, match=r"model\.safetensors: damaged: .*\. Copy it again"):
         spanlm.load(begun)
+
+
+def test_a_cosine_that_has_begun_has_its_end(corpus: Corpus, room: Path) -> None:
+    """Its rates depend on the number of epochs, which may change otherwise."""
+    config = make_config(epochs=1, schedule=ScheduleConfig(kind="cosine"))
+    train(config, corpus, room)
+    with pytest.raises(InputError, match=r"began with training.epochs=1, not 2; .* \(only (?!.*training\.epochs)"):
+        train(with_training(config, epochs=2), corpus, room, resume=True)

@@ -39,7 +39,8 @@ class TransformerConfig(BlockConfig):
     kind: Literal["transformer"] = "transformer"
     heads: int = option("attention heads of a layer, each of hidden_size / heads units", default=4, limit=at_least(1))
     window: int = option(
-        "earlier steps that each layer looks back at; a sentence or segment that is not longer is seen whole",
+        "earlier steps that each layer looks back at, which the state holds, so that there is no window without end; a "
+        "sentence or segment that is not longer is seen whole",
         default=256,
         limit=at_least(1),
     )

@@ -40,7 +40,7 @@ from torch.nn import functional
 
 from spanlm.errors import InputError, require
 from spanlm.models.interfaces import Init, MixingHead
-from spanlm.models.kernels import GPU_ELEMENTS, crossed, linear, prepared
+from spanlm.models.kernels import crossed, gpu_elements, linear, prepared
 from spanlm.models.ops.precision import learns, no_autocast, product_dtype, wide, wide_dtype, without_autocast
 from spanlm.options import NOT_NEGATIVE, option, options
 
@@ -183,7 +183,7 @@ def linear_log_prob(
     """
     dtype = dtype or product_dtype(weight)
     with no_autocast(x.device):
-        if not x.is_cpu and len(x) * len(weight) <= GPU_ELEMENTS:
+        if not x.is_cpu and len(x) * len(weight) <= gpu_elements(x.device):
             return log_prob_at_once(x, weight, bias, targets, margin, dtype)
         if margin is None:
             margin = x.new_zeros(len(x), dtype=wide_dtype(dtype))

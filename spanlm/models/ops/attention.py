@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from spanlm.models.kernels import GPU_ELEMENTS
+from spanlm.models.kernels import gpu_elements
 from spanlm.models.ops.precision import learns, no_autocast, wide, without_autocast
 
 KEPT_ELEMENTS = 2**25
@@ -217,7 +217,7 @@ def additive_scores(query: Tensor, keys: Tensor, weight: Tensor, window: int) ->
     last key is never read; scores without a slot are 0 and must be masked.
     """
     inputs = wide(query), wide(keys), wide(weight)
-    if not query.is_cpu and window * query.numel() <= GPU_ELEMENTS:
+    if not query.is_cpu and window * query.numel() <= gpu_elements(query.device):
         with no_autocast(query.device):
             return scores_at_once(*inputs, window)
     if LONG < window <= len(query) == len(keys) - window and window * query.numel() <= _TOGETHER_ELEMENTS:
@@ -244,7 +244,7 @@ def window_sum(weights: Tensor, values: Tensor) -> Tensor:
     """
     steps, window = weights.shape[0], weights.shape[2]
     with no_autocast(values.device):
-        if not values.is_cpu and window * values[:steps].numel() <= GPU_ELEMENTS:
+        if not values.is_cpu and window * values[:steps].numel() <= gpu_elements(values.device):
             return sum_at_once(weights, values)
         if LONG < window == len(values) - steps:
             return band_sum(weights, values[:-1])

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, wraps
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, cast, get_args
 
 import torch
 from torch import Tensor
@@ -41,13 +41,13 @@ def products(device: torch.device, precision: Precision) -> Iterator[None]:
     if device.type != "cuda":
         yield
         return
-    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    before, allowed = (matmul.allow_tf32, cudnn.allow_tf32), usable(precision, device) == "tf32"
-    matmul.allow_tf32 = cudnn.allow_tf32 = allowed
+    matmul, recurrent = torch.backends.cuda.matmul, cast(Any, torch.backends.cudnn).rnn
+    before = matmul.fp32_precision, recurrent.fp32_precision
+    matmul.fp32_precision = recurrent.fp32_precision = "tf32" if usable(precision, device) == "tf32" else "ieee"
     try:
         yield
     finally:
-        matmul.allow_tf32, cudnn.allow_tf32 = before
+        matmul.fp32_precision, recurrent.fp32_precision = before
 
 
 def usable(precision: Precision, device: torch.device | str) -> Precision:
