@@ -22,6 +22,7 @@ from tests.models.small import ON_GPU
 from tests.training.small import RUNS, STAGES, Heard, make_config, make_corpus, with_training
 
 CPU = torch.device("cpu")
+RECORDABLE = [name for name, config in RUNS.items() if config().training.optimizer.kind != "adagrad"]
 
 
 class Rehearsed(RecordedSteps):
@@ -50,7 +51,7 @@ def recurring(name: str) -> RunConfig:
     return with_training(config, optimizer=optimizer, finetune=finetune, schedule=make_config().training.schedule)
 
 
-@pytest.mark.parametrize("name", rest_slow(RUNS, always=4))
+@pytest.mark.parametrize("name", rest_slow(RUNS, always=2))
 def test_a_replayed_step_is_the_step(corpus: Corpus, room: Path, name: str) -> None:
     config, heard, replayed = recurring(name), Heard(), Heard()
     train(config, corpus, room / "plain", heard)
@@ -83,7 +84,7 @@ class StaysOnDevice(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return None if "_fused" in str(func) else func(*args, **kwargs)
 
 
-@pytest.mark.parametrize("name", [name for name in RUNS if RUNS[name]().training.optimizer.kind != "adagrad"])
+@pytest.mark.parametrize("name", rest_slow(RECORDABLE, always=4))
 def test_a_step_reads_no_value_and_nothing_from_the_processor(corpus: Corpus, room: Path, name: str) -> None:
     trainer = Trainer(with_training(RUNS[name](), precision="fp32"), corpus, room, Heard())
     segment = next(trainer.batcher.segments())
@@ -96,7 +97,7 @@ def test_a_step_reads_no_value_and_nothing_from_the_processor(corpus: Corpus, ro
 
 
 @pytest.mark.parametrize("mark", [pytest.param("cuda", marks=ON_GPU)])
-@pytest.mark.parametrize("name", [name for name in RUNS if RUNS[name]().training.optimizer.kind != "adagrad"])
+@pytest.mark.parametrize("name", RECORDABLE)
 def test_graphs_train_as_without(room: Path, name: str, mark: str) -> None:
     base, heard = recurring(name) if name != STAGES else RUNS[name](), [Heard(), Heard()]
     for graphs, watcher in zip(("off", "auto"), heard, strict=True):
