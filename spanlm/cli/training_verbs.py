@@ -322,14 +322,15 @@ score, cloze, pairs, rescore and generate take its folder as any run's; other to
   spanlm train ngram my-text.txt --order 3
   spanlm train daniluk2017/kn-5-cache --corpus cbt
 
-Every field of the configuration is an option, too (--ngram.fallback '[0.5, 1, 1.5]', --data.tokenizer words);
+Every field of the configuration is an option, too (--ngram.fallback '[0.5, 1, 1.5]', --data.min_count 2);
 `--print_config` shows them all as YAML.
 """
 
 NGRAM_SHORT = {
     "--order": ("ngram.order", "N", "the length of the longest n-grams, 1 to 6"),
     "--cache": ("ngram.cache", "C", "mix in a unigram cache of the last C words, its share fitted on the valid part"),
-    "--data-dir": ("data.dir", "DIR", "where corpora are (default: $SPANLM_DATA)"),
+    "--tokenizer": SHORT["--tokenizer"],
+    "--data-dir": SHORT["--data-dir"],
 }
 
 

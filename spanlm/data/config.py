@@ -230,7 +230,7 @@ class DataConfig:
                 unset = f"null with data.tokenizer={self.tokenizer}, which keeps all of the text"
                 allowed = name == "min_count" and self.tokenizer == "characters"
                 require(allowed or getattr(self, name) is None, f"data.{name}", getattr(self, name), unset)
-        if self.tokenizer not in get_args(TrainedPieces):
+        if not self.of_pieces:
             for name in ("vocabulary_size", "pieces"):
                 unset = f"null with data.tokenizer={self.tokenizer}; it is for bpe and unigram"
                 require(getattr(self, name) is None, f"data.{name}", getattr(self, name), unset)
@@ -240,6 +240,11 @@ class DataConfig:
             f"as-written with data.tokenizer={self.tokenizer}: sentences are known by words and capitals, as written"
         )
         require(self.lines == "as-written" or self.tokenizer == "whitespace", "data.lines", self.lines, capitals)
+
+    @property
+    def of_pieces(self) -> bool:
+        """Whether the tokens are learned pieces."""
+        return self.tokenizer in get_args(TrainedPieces)
 
     @property
     def effective_tokenizer(self) -> TokenizerName:

@@ -406,7 +406,7 @@ class Corpus:
         lines: Where lines end, as in `DataConfig`.
         texts: The SHA-256 of each split's text, if it came from a file.
         config: The configuration that loaded the corpus.
-        sources: Readers of each split's original text, in pieces that end between words.
+        sources: Readers of each split's original text, in the pieces of `spanlm.data.text`.
     """
 
     name: str
@@ -434,7 +434,7 @@ class Corpus:
 
     def unk_tokens(self, split: str) -> int:
         """Count the `<unk>` tokens of a split."""
-        return int(np.count_nonzero(self.splits[split].ids == self.vocabulary.unk_id))
+        return sum(int(np.count_nonzero(ids == self.vocabulary.unk_id)) for ids in self.splits[split].blocks())
 
     def digest(self, *splits: str) -> str:
         """Hash the vocabulary, and the ids and document starts of some splits."""
@@ -472,19 +472,28 @@ class Corpus:
         """Count the words, characters and bytes of a split's original text; None: the split has only ids."""
         if split not in self.sources:
             return None
-        words = letters = size = 0
-        for piece in self.sources[split]():
-            words += len(piece.split())
+        words = letters = size = blank = 0
+        last, line = b" ", b""  # of the piece before: its last byte, and the words of its last line
+        for piece in filter(None, self.sources[split]()):
+            # a very long word continues
+            words += len(piece.split()) - (not last.isspace() and not piece[:1].isspace())
             solid = piece.translate(None, _SPACE)
             size += len(solid)
             letters += len(solid.translate(None, _CONTINUATION))
-        if self.exact:
-            blank = sum(not line.strip() for line in self.written_lines(split))
-        else:
-            ends = np.append(True, self.splits[split].ids == self.vocabulary.eos_id)
-            blank = int(np.count_nonzero(ends[1:] & ends[:-1]))
-        between = words + blank
+            *lines, rest = (line.strip() for line in (line + piece).split(b"\n"))
+            blank += lines.count(b"")
+            last, line = piece[-1:], rest[:1]
+        between = words + (blank if self.exact else self._empty_lines(split))
         return Written(words, letters + between, size + between)
+
+    def _empty_lines(self, split: str) -> int:
+        """Count the lines that are an `<eos>` alone."""
+        empty, ended = 0, True
+        for ids in self.splits[split].blocks():
+            ends = ids == self.vocabulary.eos_id
+            empty += int(np.count_nonzero(ends[1:] & ends[:-1])) + bool(ended and ends[0])
+            ended = ends[-1]
+        return empty
 
 
 def load_corpus(

@@ -21,7 +21,7 @@ from typing import Any
 
 from spanlm.data.config import BYTES, TrainedPieces
 from spanlm.data.subwords import LEARNED_CUT, PRINTABLE, SENTENCEPIECE_CUT, Pieces, tokenizers
-from spanlm.data.vocabulary import EOS, UNK, Vocabulary, of_pieces
+from spanlm.data.vocabulary import EOS, UNK, Vocabulary, cause, of_pieces
 from spanlm.errors import InputError
 from spanlm.store.files import expanded, regular
 
@@ -103,7 +103,7 @@ def read_pieces(path: str, kind: TrainedPieces) -> Vocabulary:
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, struct.error) as error:
         if isinstance(error, InputError):
             raise InputError("data.pieces", path, str(error)) from None
-        why = f"is no tokenizer.json and no SentencePiece model, or is cut short ({error})"
+        why = f"is no tokenizer.json and no SentencePiece model, or is cut short{cause(error)}"
         raise InputError("data.pieces", path, why, "Copy it again.") from error
     return vocabulary
 
@@ -191,7 +191,7 @@ def _by_score(piece: tuple[str, float]) -> float:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Yield the number and the value of each field of a protocol buffer; ValueError: it is cut short."""
+    """Yield the number and the value of each field of a protocol buffer; InputError: it is cut short."""
     at = 0
 
     def varint() -> int:
@@ -209,7 +209,8 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
             continue
         size = varint() if wire == 2 else {1: 8, 5: 4}[wire]
         if at + size > len(data):
-            raise ValueError(f"a field ends at byte {at + size}, and the file at {len(data)}")
+            ends = f"a field ends at byte {at + size}, and the file at {len(data)}"
+            raise InputError(f"is cut short: {ends}. Copy it again.")
         yield number, data[at : at + size]
         at += size
 

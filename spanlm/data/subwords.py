@@ -30,19 +30,20 @@ from typing import Any, cast, get_args
 import numpy as np
 
 from spanlm.data.config import TokenizerName, TrainedPieces, WordRule
+from spanlm.data.text import place_between_characters
 from spanlm.data.tokenizer import Ids, Tokenizer, Words, refuse_reserved, written_spans
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, installation
 
 LONGEST_LINE = 1 << 22
-"""Bytes of a line that is read whole; a longer one is cut before a space."""
+"""Bytes of a line that is read whole; a longer one is cut before a space, or in a word if it has no such space."""
 
 RULE = 1
 """Version of the rules; raise it to encode cached texts again."""
 
 SPACE = "▁"
 _WHITE = b" \t\r\v\f"
-_REMEMBERED = 1 << 18
+_REMEMBERED, _REMEMBERED_BYTES = 1 << 18, 1 << 26
 _UNK = UNK.encode()
 
 
@@ -89,7 +90,11 @@ class Subwords(Tokenizer, ABC):
         return {token: special.get(token) or self._bytes_of(token) for token in self._vocabulary.words}
 
     def chunks(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """Cut a text into whole lines; a very long line is cut before a space that follows a word."""
+        """Cut a text into whole lines; a very long line is cut before a space between two words.
+
+        Without such a space in `LONGEST_LINE` bytes, it is cut between two characters. Bytes and characters stay the
+        same; the pieces are then those of the parts.
+        """
         rest = b""
         for piece in pieces:
             if not piece:  # stands for a title line
@@ -97,11 +102,13 @@ class Subwords(Tokenizer, ABC):
                 yield piece
                 rest = b""
                 continue
-            rest += piece
-            cut = rest.rfind(b"\n") + 1
-            if not cut and len(rest) > LONGEST_LINE:
-                cut = last.end() if (last := _LAST_BETWEEN_WORDS.match(rest)) else 0
-            if cut:
+            before, rest = len(rest), rest + piece
+            if cut := rest.rfind(b"\n", before) + 1:
+                yield rest[:cut]
+                rest = rest[cut:]
+            while len(rest) > LONGEST_LINE:
+                last = _LAST_BETWEEN_WORDS.match(rest, 0, LONGEST_LINE)
+                cut = last.end() if last else place_between_characters(rest[:LONGEST_LINE])
                 yield rest[:cut]
                 rest = rest[cut:]
         yield from filter(None, [rest])
@@ -273,7 +280,10 @@ class Pieces(Subwords):
 
     @cached_property
     def _library(self) -> Any:
-        library = tokenizers().Tokenizer.from_str(self._vocabulary.pieces)
+        try:
+            library = tokenizers().Tokenizer.from_str(self._vocabulary.pieces)
+        except Exception as error:  # the library has no narrower class
+            raise InputError(f"tokenizer.json: the package tokenizers refuses it ({error})") from error
         library.no_truncation()
         library.no_padding()
         library.encode_special_tokens = True  # a special token that is written is text
@@ -293,6 +303,8 @@ class Pieces(Subwords):
         if text is None:
             raise InputError(f"the piece {token!r} is no string of bytes; see data.pieces")
         return text
+
+    _known_bytes = 0
 
     @cached_property
     def _known(self) -> dict[bytes, bytes]:
@@ -328,9 +340,11 @@ class Pieces(Subwords):
         return np.frombuffer(bytearray(start + ids), np.int32)
 
     def _remember(self, parts: set[bytes]) -> None:
-        if len(self._known) > _REMEMBERED:
+        if len(self._known) > _REMEMBERED or self._known_bytes > _REMEMBERED_BYTES:
             self._known.clear()
+            self._known_bytes = 0
         unseen = sorted(parts.difference(self._known))
+        self._known_bytes += sum(map(len, unseen))
         counts = [1 + part.count(b"\n") for part in unseen]
         lines = self._ids([_decoded(line) for part in unseen for line in (b" " + part).split(b"\n")])
         for part, count in zip(unseen, counts, strict=True):

@@ -8,8 +8,8 @@ The rules, the same for every corpus:
   U+0085, U+00A0 and U+2028 are ordinary characters, here as in the counts of `wc -w`.
 * Every line ends in an `<eos>`; a blank line is a lone `<eos>`. A written `<eos>` at a line's end is that `<eos>`;
   elsewhere it is refused, since it would look like a line's end. A written `<unk>` is the unknown word.
-* With `Text.exact`, for tokenizers below the word, nothing else is left out, and a written `<eos>` is refused at a
-  line's end, too. With `Text.any_bytes`, bytes that are no UTF-8 stay.
+* With `Text.exact`, for tokenizers below the word, nothing else is left out, words may have any length, and a written
+  `<eos>` is refused at a line's end, too. With `Text.any_bytes`, bytes that are no UTF-8 stay.
 * With `Text.marks`, `<s>` and `</s>` are words; otherwise they are left out around a line.
 * A file whose name ends in `.gz` or `.bz2` is decompressed while it is read.
 * A file of another known format (`spanlm.data.formats`) is refused, unless `Text.as_text` is set.
@@ -33,8 +33,8 @@ from numpy.typing import NDArray
 
 from spanlm.data.formats import conversion, refuse_other_formats
 from spanlm.data.packed import opened
-from spanlm.data.vocabulary import EOS
-from spanlm.errors import InputError, RunError
+from spanlm.data.vocabulary import EOS, UNK
+from spanlm.errors import InputError, RunError, named
 
 _LOG = logging.getLogger(__name__)
 CHUNK_BYTES = 1 << 20
@@ -117,7 +117,7 @@ def lines_of(pieces: Iterable[bytes]) -> Iterator[str]:
 
 
 def pieces(text: Text, fingerprint: str | None = None) -> Iterator[bytes]:
-    r"""Yield the text in pieces that start and end at word boundaries.
+    r"""Yield the text in pieces that start and end at word boundaries; with `Text.exact` a very long word is cut.
 
     Joined, the pieces are the text without its byte order mark and with a `\n` at its end; `LEFT_OUT` and spaces
     replace marks that are left out. An empty piece stands before each further file. A `fingerprint` is the one that
@@ -226,8 +226,21 @@ def line_ends(text: Text) -> Iterator[NDArray[np.int64]]:
         yield np.array([offset])
 
 
+def place_between_characters(text: bytes) -> int:
+    """Return a place near the end of a long text where a cut leaves each character, `<unk>` and `<eos>` what it is."""
+    for place in range(len(text) - 8, len(text) - 64, -1):
+        inside = text[place] & 0xC0 == 0x80 or UNK.encode() in text[place - 4 : place + 4]
+        beside = text[place - 6 : place], text[place : place + 6]
+        if not (inside or any(map(_RESERVED_WORD.search, beside))):
+            return place
+    return len(text) - 32  # no UTF-8
+
+
 def _cut_at_spaces(text: Text, see: Callable[[bytes], object]) -> Iterator[bytes]:
-    """Cut the text at white space; a line with a mark stays whole, unless it is very long."""
+    """Cut the text at white space; a line with a mark stays whole, unless it is very long.
+
+    With `text.exact` a very long word is cut, too.
+    """
     offset, rest = text.start, b""
     for chunk in chunks(text):
         see(chunk)
@@ -237,10 +250,10 @@ def _cut_at_spaces(text: Text, see: Callable[[bytes], object]) -> Iterator[bytes
         if len(rest) - line <= LONGEST_WORD and (rest[line:cut].isspace() or _has_marks(rest[line:], text.marks)):
             cut = line
         if len(rest) - cut > LONGEST_WORD:
-            raise InputError(
-                f"{text.path}: a word of more than {LONGEST_WORD} bytes at byte {offset + cut}; "
-                "give a text of words with white space between them"
-            )
+            if not text.exact:
+                way = f"give white space between words, or take {named('data.tokenizer=characters')} or bytes"
+                raise InputError(f"{text.path}: a word of more than {LONGEST_WORD} bytes at byte {offset + cut}; {way}")
+            cut = place_between_characters(rest)
         if cut:
             yield rest[:cut]
         offset, rest = offset + cut, rest[cut:]

@@ -33,7 +33,7 @@ FORMAT = 3
 HEADER_BYTES, DIGEST_BYTES = 256, 32
 STALE_SECONDS = 24 * 3600
 _ID, _INDEX = np.dtype("<i4"), np.dtype("<i8")
-_CHUNK_BYTES = 1 << 20
+_CHUNK_BYTES, _BLOCK = 1 << 20, 1 << 16
 _NO_MARKS, _NO_PADDING = ("without marks",), ("without padding",)
 
 
@@ -51,6 +51,10 @@ class TokenFile:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def blocks(self) -> Iterator[Ids]:
+        """Yield the ids in blocks of bounded size."""
+        return (self.ids[start : start + _BLOCK] for start in range(0, len(self.ids), _BLOCK))
 
 
 def count_words(text: Text, fingerprint: str, rule: WordRule, documents: Documents = "none") -> dict[str, int]:

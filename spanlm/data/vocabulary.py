@@ -16,6 +16,8 @@ from spanlm.store.files import regular, replacing
 EOS = "<eos>"
 UNK = "<unk>"
 FORMAT = 1
+PIECES = "tokenizer.json"
+_RESTORE = "restore it from the run it belongs to"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +123,24 @@ class Vocabulary:
                 return cls.from_pieces(text)
             vocabulary = cls(tuple(content["words"]))
         except OSError as error:
-            raise InputError(f"{path}: cannot read the vocabulary ({error.strerror})") from error
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise InputError(f"{path}: cannot read the vocabulary ({error.strerror}); {_RESTORE}") from error
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             problem = 'not a vocabulary, which is a JSON object with a list of words under "words"'
-            raise InputError(f"{path}: {problem} ({error})") from error
+            if Path(path).name == PIECES:
+                problem = "not the pieces of a run, which are a JSON object with the tokens of a model"
+            raise InputError(f"{path}: {problem}{cause(error)}; {_RESTORE}") from error
         require(content.get("format") == FORMAT, f"{path}: format", content.get("format"), f"{FORMAT}")
         if content.get("hash") != vocabulary.hash:
             raise InputError(
                 f"{path}: its hash {content.get('hash')} does not match its words ({vocabulary.hash}); "
-                "the file was changed: restore it from the run it belongs to"
+                f"the file was changed: {_RESTORE}"
             )
         return vocabulary
+
+
+def cause(error: Exception) -> str:
+    """Return ` (why)` for an error of a file's content that tells readers something, else nothing."""
+    return f" ({error})" if isinstance(error, InputError | json.JSONDecodeError) else ""
 
 
 def of_pieces(content: Mapping[str, Any], *, whole: bool = True) -> dict[str, int]:
@@ -145,7 +154,7 @@ def of_pieces(content: Mapping[str, Any], *, whole: bool = True) -> dict[str, in
     ids |= {token["content"]: token["id"] for token in content["added_tokens"]}
     tokens = dict(sorted(ids.items(), key=lambda item: item[1]))
     if [*tokens.values()] != [*range(len(tokens))]:
-        raise InputError(f"tokenizer.json: its {len(tokens):,} pieces do not have the ids 0 to {len(tokens) - 1:,}")
+        raise InputError(f"{PIECES}: its {len(tokens):,} pieces do not have the ids 0 to {len(tokens) - 1:,}")
     if whole and not {EOS, UNK} <= tokens.keys():
-        raise InputError(f"tokenizer.json: lacks {EOS} or {UNK}; restore it from the run it belongs to")
+        raise InputError(f"{PIECES}: lacks {EOS} or {UNK}; {_RESTORE}")
     return tokens

@@ -58,7 +58,7 @@ def load(run: str | Path, device: str = "auto") -> Model:
     if is_ngram_run(folder):
         return load_ngram_run(folder)
     config = RunConfig.load(folder / CONFIG, whole=True)
-    vocabulary = Vocabulary.load(vocabulary_file(folder))
+    vocabulary = Vocabulary.load(vocabulary_file(folder, config.data.of_pieces))
     # check that the files match before a model of a wrong size is built
     weights = read_weights(folder, vocabulary.hash)
     check_config(weights.config, config_digest(config.to_tree()), folder / MODEL)

@@ -49,7 +49,6 @@ ARPA = "model.arpa"
 """File name of the model in the folder of an n-gram run."""
 
 _TEXTLESS = "an ARPA file does not say which text it is of"
-_TOKENS = 1 << 16
 """Words of a text counted at a time."""
 
 
@@ -165,7 +164,8 @@ def load_ngram_run(folder: Path) -> NgramRun:
         InputError: files that are missing, damaged, or do not belong together.
     """
     config = load_config(folder / CONFIG)
-    vocabulary, arpa = Vocabulary.load(vocabulary_file(folder)), _open(folder / ARPA)
+    vocabulary = Vocabulary.load(vocabulary_file(folder, config.data.of_pieces))
+    arpa = _open(folder / ARPA)
     if {*vocabulary.words} != {*vocabulary_of(arpa, folder / ARPA).words}:
         raise InputError(f"{folder / ARPA}: has other words than {vocabulary_file(folder)}. Put its own back.")
     if arpa.order != config.ngram.order:
@@ -212,8 +212,8 @@ def train_ngram(
             raise InputError(f"{folder}: already holds a run ({', '.join(present)}). Choose another folder.")
         refuse_family(folder)
         report(f"counting {len(corpus.splits['train']):,} tokens")
-        ids, options = corpus.splits["train"].ids, config.ngram
-        pieces = (np.asarray(ids[start : start + _TOKENS], np.int64) for start in range(0, len(ids), _TOKENS))
+        options = config.ngram
+        pieces = (np.asarray(block, np.int64) for block in corpus.splits["train"].blocks())
         arpa = KneserNey(options.order, options.fallback).estimate(pieces, corpus.vocabulary)
         config = replace(config, data=findable(config.data), ngram=_with_share(options, arpa, corpus))
         model = NgramModel(arpa, corpus.vocabulary, cache_of(config.ngram)).eval()

@@ -36,9 +36,9 @@ SEED = "seed-"
 _LOG = logging.getLogger(__name__)
 
 
-def vocabulary_file(folder: Path) -> Path:
-    """Return the file with a run's vocabulary."""
-    return pieces if (pieces := folder / PIECES).exists() else folder / VOCABULARY
+def vocabulary_file(folder: Path, of_pieces: bool = False) -> Path:
+    """Return the file with a run's vocabulary, which may be missing; `of_pieces`: its configuration says which."""
+    return pieces if (pieces := folder / PIECES).exists() or of_pieces else folder / VOCABULARY
 
 
 def seed_folders(folder: Path, begun: str = CONFIG) -> list[Path]:

@@ -208,7 +208,7 @@ def warm_start(model: nn.Module, folder: Path, vocabulary: Vocabulary) -> WarmSt
     field = f"training.start_from={folder}"
     if not (folder / CONFIG).is_file():
         raise InputError(f"{field}: is not the folder of a run. Name one that `spanlm train --out` has made.")
-    if Vocabulary.load(vocabulary_file(folder)).hash != vocabulary.hash:
+    if Vocabulary.load(vocabulary_file(folder, bool(vocabulary.pieces))).hash != vocabulary.hash:
         raise InputError(
             f"{field}: its vocabulary is not that of the training text. Train it on the same text, with the "
             "same fields of data."

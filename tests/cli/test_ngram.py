@@ -124,7 +124,7 @@ def test_what_only_weights_can_do_is_refused_by_name(
 def test_an_arpa_file_reads_as_the_runs_beside_it_wherever_it_stands(
     cli: Cli, kn3: Path, tmp_path: Path, tiny_corpus: Path
 ) -> None:
-    words = ("--corpus", tiny_corpus, "--data.tokenizer", "words", "--out", tmp_path / "words")
+    words = ("--corpus", tiny_corpus, "--tokenizer", "words", "--out", tmp_path / "words")
     cli("train", "ngram", "--order", 2, *FALLBACK, *words).done  # noqa: B018 (checks)
     (tmp_path / "text.txt").write_text("The cat, the dog.\n")
     arpa, run = kn3 / ARPA, tmp_path / "words"

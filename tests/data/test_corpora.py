@@ -1,5 +1,6 @@
 import gzip
 import re
+import tracemalloc
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from spanlm.data.config import SPLITS, DataConfig
 from spanlm.data.corpora import Corpus, load_corpus, split_by_lines
 from spanlm.data.subwords import Bytes, Characters, Subwords
+from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 from tests.data.conftest import MakeCorpus
@@ -177,12 +179,13 @@ def test_the_parts_of_one_file_are_the_file(
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 3, 1 << 20])
-@pytest.mark.parametrize("tokenizer", ["whitespace", "words"])
+@pytest.mark.parametrize("tokenizer", ["whitespace", "words", "bytes"])
 def test_words_and_characters_are_those_of_the_text_as_written(
     make_corpus: MakeCorpus, monkeypatch: pytest.MonkeyPatch, tokenizer: Any, chunk_bytes: int
 ) -> None:
     """One space or line end a word, whatever the text has; titles of books are no text."""
     monkeypatch.setattr("spanlm.data.text.CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr("spanlm.data.token_files._BLOCK", chunk_bytes)
     lines = ["  It's  é\u0301, 漢😀 ", "", " \t ", "a\u00a0b\t(c)", "<unk> zebra"]
     text = "\ufeff_BOOK_TITLE_ : A\n" + "\r\n".join(lines)
     config = DataConfig(corpus=str(make_corpus({"test": text})), tokenizer=tokenizer, documents="book-title")
@@ -191,6 +194,25 @@ def test_words_and_characters_are_those_of_the_text_as_written(
     read = [f"{' '.join(line)}\n" for line in words]
     assert corpus.written("test") == (sum(map(len, words)), len("".join(read)), len("".join(read).encode()))
     assert [re.findall(r"[^ \t\r\n]+", line) for line in corpus.written_lines("test")] == words
+
+
+def test_a_word_of_any_length_is_one_written_word(make_corpus: MakeCorpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spanlm.data.text.CHUNK_BYTES", 100)
+    monkeypatch.setattr("spanlm.data.text.LONGEST_WORD", 300)
+    corpus = load(make_corpus({"test": f"a {'語' * 1000} b\n \n\n{'x' * 1000}\n\n"}), tokenizer="bytes")
+    assert corpus.written("test") == (4, 2 + 2000 + 4 + 3, 2 + 4000 + 4 + 3)
+
+
+def test_counts_of_a_long_text_take_little_memory() -> None:
+    ids = np.zeros(1 << 20, np.int32)
+    ids[1::2] = 1
+    vocabulary, tokens = Vocabulary((UNK, EOS)), TokenFile(ids, np.zeros(1, np.int64))
+    corpus = Corpus(name="x", vocabulary=vocabulary, splits={"test": tokens}, notes=[], oov={}, tokenizer="whitespace")
+    corpus = replace(corpus, sources={"test": lambda: iter([b"<unk>\n"])})
+    tracemalloc.start()
+    assert corpus.unk_tokens("test") == 1 << 19 and corpus.written("test") == (1, 6, 6)
+    assert tracemalloc.get_traced_memory()[1] < 500_000
+    tracemalloc.stop()
 
 
 def test_the_demo_is_written_as_its_words() -> None:

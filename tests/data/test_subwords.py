@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import struct
 from itertools import pairwise
 from pathlib import Path
@@ -83,11 +84,35 @@ def test_any_cut_of_a_text_gives_the_same_chunks(kind: str, line: str, data: st.
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_very_long_line_is_cut_where_the_tokens_stay(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spanlm.data.subwords.LONGEST_LINE", 8)
-    tokenizer, text = TOKENIZERS[kind], b"the man saw  two <unk> the man saw don't the\nman\n"
+    monkeypatch.setattr("spanlm.data.subwords.LONGEST_LINE", 100)
+    tokenizer, text = TOKENIZERS[kind], b"the man saw  two <unk> the man saw don't the" * 20 + b"\nman\n"
     chunks = list(tokenizer.chunks(text[start : start + 5] for start in range(0, len(text), 5)))
-    assert len(chunks) > 4 and b"".join(chunks) == text
+    assert len(chunks) > 8 and b"".join(chunks) == text
     assert np.array_equal(np.concatenate([*map(tokenizer.encode, chunks)]), tokenizer.encode(text))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("word", ["17, ", "語", "é<unk>", "x<eos>", "<eos>語 , ", "語 <eos>x "])
+def test_a_long_line_without_words_that_spaces_part_is_cut_between_characters(
+    kind: str, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spanlm.data.subwords.LONGEST_LINE", 200)
+    tokenizer, text = TOKENIZERS[kind], f"{word * 300}\n".encode()
+    chunks = list(tokenizer.chunks(text[start : start + 70] for start in range(0, len(text), 70)))
+    assert b"".join(chunks) == text and max(map(len, chunks)) <= 200
+    tokens = [token for chunk in chunks for token in tokenizer.tokens(chunk.decode().removesuffix("\n"))]
+    assert tokenizer.text(tokens).encode() == text[:-1] and tokens.count(UNK) == text.count(b"<unk>")
+    if kind in ("bytes", "characters"):
+        assert tokens == tokenizer.tokens(text[:-1].decode())
+
+
+def test_long_strings_between_spaces_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spanlm.data.subwords._REMEMBERED_BYTES", 5000)
+    tokenizer = TOKENIZERS["bpe"]
+    assert isinstance(tokenizer, Pieces)
+    for number in range(100):
+        tokenizer.encode(f" {number}{'語' * 1000}\n".encode())
+    assert sum(map(len, tokenizer._known)) < 10_000
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -201,6 +226,10 @@ def changed(**parts: Any) -> bytes:
         (changed(model={"type": "WordPiece", "vocab": {}}), "of the kind wordpiece"),
         (changed(normalizer={"type": "Lowercase"}), "its normaliser changes text"),
         (changed(added_tokens=[{"id": 999, "content": "x"}]), "do not have the ids 0 to"),
+        (changed(added_tokens=3), r"or is cut short\. Copy it again"),
+        (changed(model={"type": "BPE"}), r"or is cut short\. Copy it again"),
+        (changed(model={"type": "BPE", "vocab": 3}), r"or is cut short\. Copy it again"),
+        (changed(pre_tokenizer={"type": "ByteLevel?"}), "the package tokenizers refuses it"),
     ],
 )
 def test_a_file_that_is_no_pieces_or_loses_text_is_refused(file: Path, data: bytes, problem: str) -> None:
@@ -208,6 +237,7 @@ def test_a_file_that_is_no_pieces_or_loses_text_is_refused(file: Path, data: byt
     with pytest.raises(InputError, match=problem) as refused:
         read_pieces(str(file), "bpe")
     assert "data.pieces" in str(refused.value)
+    assert not re.search(r"object|\('|unpack|unhashable", str(refused.value)), "words of Python"
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])

@@ -87,6 +87,26 @@ def test_a_file_that_changes_meanwhile_is_told(tmp_path: Path) -> None:
         list(pieces(Text(path), before))
 
 
+def test_a_very_long_word_is_cut_between_characters_where_all_is_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spanlm.data.text.CHUNK_BYTES", 100)
+    monkeypatch.setattr("spanlm.data.text.LONGEST_WORD", 300)
+    path = tmp_path / "a.txt"
+    for length in range(280, 420, 3):
+        for unit in ("x", "語", "<unk>", "<eos>"):
+            text = f"a {unit * (length // len(unit))}<eos> b {unit * 200}\n".encode()
+            path.write_bytes(text)
+            found = list(pieces(Text(path, exact=True)))
+            assert b"".join(found) == text and max(map(len, found)) <= 400
+            assert all(piece.decode().endswith(unit) for piece in found[:1] if unit == "<unk>" and len(piece) > 250)
+    path.write_bytes(b"a " + b"\x80" * 2000)
+    assert b"".join(pieces(Text(path, exact=True, any_bytes=True))) == path.read_bytes() + b"\n"
+    path.write_bytes(b"x" * 400)
+    with pytest.raises(InputError, match=r"a word of more than 300 bytes at byte 0; .*data\.tokenizer=characters"):
+        list(pieces(Text(path)))
+
+
 MARKED = "<s> a </s>|b <eos>| <s>\tc </s>\r|<s> </s>|<eos>|<s> d </s> <eos>|\f|<s>x </s>|<s> e|f </s>|g </s> <s>|<s>"
 
 

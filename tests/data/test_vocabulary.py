@@ -1,4 +1,5 @@
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -71,3 +72,16 @@ def test_a_damaged_file_is_refused_by_name(tmp_path: Path, content: str, message
     path.write_text(content)
     with pytest.raises(InputError, match=rf"vocabulary\.json: .*{message}"):
         Vocabulary.load(path)
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", '{"model": 3}', '{"model": {}}', '{"words": [1]}'])
+def test_damaged_pieces_are_told_from_damaged_words(tmp_path: Path, content: str | None) -> None:
+    for name, described in (("tokenizer.json", "not the pieces of a run"), ("vocabulary.json", "not a vocabulary")):
+        path = tmp_path / name
+        if content is not None:
+            path.write_text(content)
+        with pytest.raises(InputError, match=rf"{name}: .*; restore it from the run") as refused:
+            Vocabulary.load(path)
+        said = str(refused.value)
+        assert ("cannot read" if content is None else described) in said
+        assert not re.search(r"\(('|.*(object|indices))", said), "words of Python"

@@ -156,6 +156,9 @@ def test_a_file_of_another_vocabulary_is_refused(folder: Path, tmp_path: Path) -
     path.write_text(text.replace('"the', '"teh', 1) if '"the' in text else text.replace("Ġ", "Ġx").replace("▁", "▁x"))
     with pytest.raises(InputError, match=r"another vocabulary|does not match its words"):
         spanlm.load(copy)
+    path.unlink()
+    with pytest.raises(InputError, match=rf"{path.name}: cannot read the vocabulary .*; restore it"):
+        spanlm.load(copy)
 
 
 def test_words_and_pieces_are_compared_by_written_word(
