@@ -62,12 +62,7 @@ def main() -> None:
         command, path = [sys.executable, __file__, "--print"], {"PYTHONPATH": str(tree)}
         result = subprocess.run(command, stdout=subprocess.PIPE, check=True, cwd=HERE, env=os.environ | path)
         found[name] = json.loads(result.stdout)
-    rows = {
-        preset: {
-            name: dict(zip(("operations", "waits"), counts[preset], strict=True)) for name, counts in found.items()
-        }
-        for preset in PRESETS
-    }
+    rows = {preset: {name: counts[preset] for name, counts in found.items()} for preset in PRESETS}
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=older, stdout=subprocess.PIPE, text=True, check=True)
     what = "operations that a step in fp32 starts on a GPU, and waits for it, counted on torch's device meta"
     about = {"older": commit.stdout.strip()}

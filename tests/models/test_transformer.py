@@ -70,6 +70,7 @@ def in_their_form(encoder: BlockStack, config: TransformerConfig, window: int | 
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [None, 4])
 def test_is_a_llama_and_with_a_window_a_mistral(window: int | None) -> None:
     config = TransformerConfig(hidden_size=12, layers=2, heads=2, window=window or 50)

@@ -13,6 +13,7 @@ import spanlm
 from spanlm.data.vocabulary import EOS, UNK
 from spanlm.scoring.options import CacheConfig, DynamicConfig
 from spanlm.scoring.spelling import Speller
+from tests.cases import rest_slow
 
 UNSEEN = "☃"
 WORDS = ["ab", "abab", "b", "baba", "aab", "abba", "bab", "aaab"]
@@ -42,7 +43,7 @@ def test_words_that_the_training_text_has_once_say_how_words_are_spelled() -> No
     assert once.cost("xylo") == once.costs(["xyla", "xylo"])["xylo"]
 
 
-@pytest.mark.parametrize("run", ["tiny_run", "words_run", "span_run"])
+@pytest.mark.parametrize("run", rest_slow(["tiny_run", "words_run", "span_run"]))
 def test_scores_sum_to_the_evaluation(run: str, request: pytest.FixtureRequest, tiny_corpus: Path) -> None:
     model = spanlm.load(request.getfixturevalue(run))
     plain, spelled = (model.evaluate(split="test", spell_unknown=on) for on in (False, True))

@@ -133,6 +133,7 @@ DRAWN: dict[str, Any] = {**STREAMS, "length_spread": 1.0, "short_share": 0.2, "l
 VARIATIONAL = VariationalLSTMConfig(
     hidden_size=6, layers=2, input_dropout=0.2, recurrent_dropout=0.2, zoneout_h=0.1, zoneout_c=0.1
 )
+DELTA = DeltaConfig(hidden_size=6, heads=1, head_size=6, dropout=0.2)
 FINETUNE = FinetuneConfig(
     stages=2, lr=0.5, epochs=1, adversarial=0.001, input_noise=0.01, last_latent_dropout=0.2, partial_shuffle=True
 )
@@ -181,7 +182,7 @@ RUNS: dict[str, Callable[[], RunConfig]] = {
         NoMemoryConfig(), encoder=MinGRUConfig(hidden_size=6, dropout=0.2)
     ),
     "no memory, Gated DeltaNet, streams, bf16": lambda: make_config(
-        NoMemoryConfig(), **STREAMS, precision="bf16", encoder=DeltaConfig(hidden_size=6, heads=2, dropout=0.2)
+        NoMemoryConfig(), **STREAMS, precision="bf16", optimizer=OptimizerConfig(kind="sgd", lr=0.01), encoder=DELTA
     ),
     "attentive single, bucketed sentences, cut": lambda: make_config(
         AttentiveConfig(score="single"), **CUT, loss="time-sum", optimizer=SGD, bucket=True
