@@ -20,7 +20,8 @@ from spanlm.cli.render import out, quiet
 from spanlm.cli.training_report import TrainingReport
 from spanlm.cli.training_verbs import Fields
 from spanlm.config import RunConfig, option_rows, overlaid, read_config, with_options
-from spanlm.data.corpora import Corpus, load_corpus, with_own_documents, with_own_tokenizer
+from spanlm.data.corpora import Corpus, load_corpus
+from spanlm.data.sources import with_own_documents, with_own_tokenizer
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, Interrupted, as_written, named, nearest, require
 from spanlm.jobs import Engine

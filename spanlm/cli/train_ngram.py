@@ -9,7 +9,8 @@ from dataclasses import replace
 from spanlm.cli.options import free_folder, text_and_preset
 from spanlm.cli.render import out, paragraph, table
 from spanlm.config import nested, overlaid, refuse_unknown
-from spanlm.data.corpora import load_corpus, with_own_documents, with_own_tokenizer
+from spanlm.data.corpora import load_corpus
+from spanlm.data.sources import with_own_documents, with_own_tokenizer
 from spanlm.options import leaves, read_group
 from spanlm.papers.registry import NGRAM_PRESETS
 from spanlm.runs.ngram import ARPA, train_ngram

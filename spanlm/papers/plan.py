@@ -14,7 +14,8 @@ from typing import TypeVar
 from spanlm.config import RunConfig
 from spanlm.data.cbt import Defect, is_cbt_like, read_questions, word_class
 from spanlm.data.config import CBT, DATA_VARIABLE, DEMO, DataConfig
-from spanlm.data.corpora import Corpus, is_built, load_corpus, text_path
+from spanlm.data.corpora import Corpus, load_corpus
+from spanlm.data.sources import is_built, text_path
 from spanlm.data.synthetic import PREFIX
 from spanlm.errors import InputError, named, nearest, nearest_or_all
 from spanlm.models.counting import ParameterCount, count_configured

@@ -14,7 +14,8 @@ import numpy as np
 
 from spanlm.config import read_config, read_yaml, save_config
 from spanlm.data.config import SPLITS, DataConfig, Split
-from spanlm.data.corpora import Corpus, findable
+from spanlm.data.corpora import Corpus
+from spanlm.data.sources import findable
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError
 from spanlm.options import Precision, read_group

@@ -12,18 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from spanlm.data.config import CONVENTIONS, CORPORA, DEMO, SPLITS, BatchingKind, DataConfig, Part, Split, WordRule
-from spanlm.data.corpora import (
-    WHOLE,
-    Corpus,
-    as_read,
-    count_training_words,
-    load_corpus,
-    load_text,
-    of_its_own_documents,
-    split_by_lines,
-    text_path,
-)
+from spanlm.data.corpora import WHOLE, Corpus, as_read, count_training_words, load_corpus, load_text
 from spanlm.data.pieces import WORDS, Piece, in_lines, lines_as_pieces, refuse_table, text_as_pieces, words_of
+from spanlm.data.sources import of_its_own_documents, split_by_lines, text_path
 from spanlm.data.subwords import make_tokenizer
 from spanlm.data.synthetic import PREFIX
 from spanlm.data.text import Text, fingerprint, without_marks

@@ -11,7 +11,8 @@ import torch
 
 from spanlm.config import CHANGEABLE, RunConfig, first_difference, fixed_parts, save_config
 from spanlm.data.config import DataConfig
-from spanlm.data.corpora import Corpus, findable
+from spanlm.data.corpora import Corpus
+from spanlm.data.sources import findable
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError, SpanlmError, as_written, named, require, require_path
 from spanlm.models.ops.precision import usable

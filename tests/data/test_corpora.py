@@ -12,7 +12,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from spanlm.data.config import SPLITS, DataConfig
-from spanlm.data.corpora import Corpus, load_corpus, split_by_lines
+from spanlm.data.corpora import Corpus, load_corpus
+from spanlm.data.sources import split_by_lines
 from spanlm.data.subwords import Bytes, Characters, Subwords
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary

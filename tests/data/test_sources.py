@@ -18,7 +18,8 @@ import pytest
 from spanlm.cli.main import main
 from spanlm.config import RunConfig
 from spanlm.data.config import CORPORA, SPLITS, DataConfig, PublishedCorpus, PublishedFile, Split
-from spanlm.data.corpora import findable, load_corpus, with_own_tokenizer
+from spanlm.data.corpora import load_corpus
+from spanlm.data.sources import findable, with_own_tokenizer
 from spanlm.errors import InputError, RunError
 from tests.data.conftest import MakeCorpus
 
