@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from spanlm.config import RunConfig, config_digest, flat, nested
+from spanlm.papers.certainty import NONE
 from spanlm.papers.registry import PRESETS, find_preset
 
 HERE = Path(__file__).parent
 Record = dict[str, Any]
+Rows = list[list[str]]  # the first is the header
 PARTS = "valid", "test"
 NULL = "salton2017", "without_cache", "without_dynamic", "parts"
 """What an evaluation has or has not."""
@@ -34,6 +36,14 @@ def read(name: str) -> dict[str, list[Record]]:
 def records(name: str, table: str) -> list[Record]:
     """Return those of one table."""
     return [whole(line) for line in _lines(name)[table]]
+
+
+def rounded(value: object, digits: int = 1, factor: int = 1) -> str:
+    """Round what a record has; a dash where it has nothing, and words as they are."""
+    if isinstance(value, str):
+        return value
+    shown = "" if value is None else f"{float(str(value)) * factor:,.{digits}f}"
+    return shown.replace("-", "−") or NONE
 
 
 def write(name: str, new: Iterable[Record]) -> None:

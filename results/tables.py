@@ -5,14 +5,13 @@ Rows of published tables are written by `spanlm.papers`, as its pages have them;
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from statistics import fmean
-from typing import Any, cast
+from typing import cast
 
-from results import scaling
-from results.record import KINDS
-from results.records import PARTS, Record, records
+from results import scaling, speeds
+from results.records import PARTS, Record, Rows, records, rounded
 from spanlm.analysis.figures import Value
 from spanlm.config import RunConfig
 from spanlm.papers.certainty import NONE
@@ -22,8 +21,6 @@ from spanlm.papers.table import COLLAPSED, FilledTable, at, cell, in_words, spre
 from spanlm.papers.table import overview as overview_of
 from spanlm.scoring.resampling import of_chance, signed
 from spanlm.store.plain import several
-
-Rows = list[list[str]]  # the first is the header
 
 
 @cache
@@ -57,14 +54,6 @@ def running_text() -> Rows:
     columns = ("scale", "parameters", "seeds", "valid ppl", "test ppl", "paper: valid", "paper: test")
     rows = _cells("salton2017", "ptb-small", "1", columns)
     return [["model", *columns], *([title, *cells] for title, cells in rows.items())]
-
-
-def _number(value: object, digits: int = 1, factor: int = 1) -> str:
-    """Round what a record has; a dash where it has nothing, and words as they are."""
-    if isinstance(value, str):
-        return value
-    shown = "" if value is None else f"{float(str(value)) * factor:,.{digits}f}"
-    return shown.replace("-", "−") or NONE
 
 
 # --- differences in bits from a control ---
@@ -242,7 +231,7 @@ def _at_full_size(row: Row) -> str:
         return "not run"
     training, timing = row.preset.config.training, "spanlm, training fp32"
     epochs = training.epochs + training.finetune.stages * training.finetune.epochs
-    (step,) = (one for one in records("speed", GPU[0]) if one["size"].startswith(name) and one["name"] == timing)
+    (step,) = (one for one in records("speed", speeds.GPU[0]) if one["size"].startswith(name) and one["name"] == timing)
     hours = epochs * scaling.TRAINING_TOKENS / step["tokens_per_second"] / 3600
     return f"not run: {hours:.1f} h, {step['starts'][0]['device'].removeprefix('NVIDIA ')}"
 
@@ -252,7 +241,7 @@ LARGER = "Penn Treebank (300 units)"
 
 def _of_larger() -> dict[str, str]:
     """Return test perplexities of models with the parameters of an LSTM of 300 units, by title."""
-    return {_title(one["row"]): _number(one["test"]["perplexity"]) for one in records("daniluk2017", "ptb-300")}
+    return {_title(one["row"]): rounded(one["test"]["perplexity"]) for one in records("daniluk2017", "ptb-300")}
 
 
 def perplexities() -> Rows:
@@ -328,7 +317,7 @@ def rungs() -> Rows:
         rows.append([model, scale, seeds, test, adapted, f"{paper}; {printed}", shares, full])
     for one in (one for one in records("li2020", "reads") if one["test"]):
         name = BUFFERS.get(one["row"].split(",")[0], "AWD-LSTM, float32")
-        numbers = _number(one["test"], 2), NONE, NONE, _number(one["utilisation"], 1, 100)
+        numbers = rounded(one["test"], 2), NONE, NONE, rounded(one["utilisation"], 1, 100)
         rows.append([name, one["scale"], str(one["count"]), *numbers, NONE])
     return rows
 
@@ -374,16 +363,16 @@ def other_readings() -> Rows:
     rows = [["", "scale", *parts, "PoU, %", "oracle PoU, %", "state"]]
     for one in (one for one in every if one not in alike):
         ppls = [one.get(part) for part in parts]
-        shown = [f"> {WORST:,}" if ppl is not None and ppl > WORST else _number(ppl) for ppl in ppls]
-        shares = (_number(one.get(x), 0, 100) for x in ("pou", "oracle_pou"))
+        shown = [f"> {WORST:,}" if ppl is not None and ppl > WORST else rounded(ppl) for ppl in ppls]
+        shares = (rounded(one.get(x), 0, 100) for x in ("pou", "oracle_pou"))
         collapsed = [part for part in ("encoder", "buffer") if (one.get(part) or 0) > _frequencies()]
         rows.append([one["what"], one["scale"], *shown, *shares, _state(one.get("pou"), collapsed)])
         if one["row"] == "published":
             ranges = (
-                f"{_number(min(x))}–{_number(max(x))}" for x in ([other[part] for other in alike] for part in parts)
+                f"{rounded(min(x))}–{rounded(max(x))}" for x in ([other[part] for other in alike] for part in parts)
             )
             shares = (
-                f"{_number(min(x), 0, 100)}–{_number(max(x), 0, 100)}"
+                f"{rounded(min(x), 0, 100)}–{rounded(max(x), 0, 100)}"
                 for x in ([other[name] for other in alike] for name in ("pou", "oracle_pou"))
             )
             title = f"{len(alike)} other readings, of precision, spans, states and gradients"
@@ -409,7 +398,7 @@ def reads() -> Rows:
     rows = [["", "scale", "seeds", "valid ppl", "test ppl"]]
     rows[0] += [f"{part}: bits against {name}" for part in ("valid", "test") for name in controls]
     for one in records("li2020", "reads"):
-        cells = [in_words(Value(one["perplexity"], one["from"], one["to"]), 2), _number(one["test"], 2)]
+        cells = [in_words(Value(one["perplexity"], one["from"], one["to"]), 2), rounded(one["test"], 2)]
         for path in (f"{part}{path}" for part in ("", "test_") for path in controls.values()):
             difference, interval = (at(one, f"{path}.{x}") for x in whole)
             cells.append(NONE if difference is None else _bits(difference, interval, one["count"]))
@@ -422,7 +411,7 @@ def bounds() -> Rows:
     rows = [["q", "scale", "places", "nats behind p", "at the words that came", "behind the blind one", "largest gap"]]
     paths = "behind", "behind at the word that came", "behind the blind", "largest gap"
     for one in records("li2020", "bound"):
-        rows.append([one["row"], one["scale"], str(one["places"]), *(_number(one.get(path), 3) for path in paths)])
+        rows.append([one["row"], one["scale"], str(one["places"]), *(rounded(one.get(path), 3) for path in paths)])
     return rows
 
 
@@ -451,7 +440,7 @@ def attentive() -> Rows:
             in_words(spread(at(x, path) for x in of)) if of else NONE for of, path in zip(found, paths, strict=True)
         ]
         published = PAPERS["salton2017"].rows[f"{row.removesuffix('-ptb')}-ptb"].reported.test_ppl
-        rows.append([title, runs[0]["scale"], str(len(runs)), *cells, _number(published)])
+        rows.append([title, runs[0]["scale"], str(len(runs)), *cells, rounded(published)])
     return rows
 
 
@@ -463,8 +452,8 @@ def on_the_demo() -> Rows:
         bits, p = NONE, NONE
         if of := worth.get(one["row"]):
             bits, p = _bits(of["bits"], of["interval"], of["seeds"]), of_chance(of["p"])
-        words = "{} ({} to {})".format(*(_number(x) for x in (one["effective"], *one["effective_interval"])))
-        rows.append([one["row"], one["scale"], _number(one["bits"], 3), bits, p, _number(one["gain"], 3), words])
+        words = "{} ({} to {})".format(*(rounded(x) for x in (one["effective"], *one["effective_interval"])))
+        rows.append([one["row"], one["scale"], rounded(one["bits"], 3), bits, p, rounded(one["gain"], 3), words])
     return rows
 
 
@@ -480,9 +469,9 @@ def questions() -> Rows:
         answers = {file["class"]: file["contexts"]["full"]["sentence"] for file in one["cloze"]["files"]}
         held = " + cache" if one["config"]["ngram"]["cache"] else ""
         model = f"{one['config']['ngram']['order']}-gram Kneser-Ney{held}, {one['vocabulary_size']:,} words"
-        cells = [[_number(x, 3) for x in (answers[name]["accuracy"], *answers[name]["interval"])] for name in CLASSES]
+        cells = [[rounded(x, 3) for x in (answers[name]["accuracy"], *answers[name]["interval"])] for name in CLASSES]
         shown = (f"{a} [{low}, {high}]" for a, low, high in cells)
-        rows.append([model, *shown, one["scale"], _number(one["test"]["perplexity"])])
+        rows.append([model, *shown, one["scale"], rounded(one["test"]["perplexity"])])
     return [["model", *classes, "scale", "test ppl"], *rows]
 
 
@@ -494,120 +483,6 @@ def known_laws() -> Rows:
     grid = overview_of([_filled("yardstick", f"{text}-small", text) for text in KNOWN_LAWS])
     scale = records("yardstick", f"{KNOWN_LAWS[0]}-small")[0]["scale"]
     return [["model", "scale", *KNOWN_LAWS], *([title, scale, *cells] for title, *cells in grid.rows)]
-
-
-# --- speed ---
-
-SPEEDS = {
-    "bench-cpu": "Zen 4",
-    "bench-cpu-zen-5": "Zen 5",
-    "bench-cpu-zen-3": "Zen 3",
-    "bench-cpu-zen-3-words": "Zen 3",
-}
-"""Tables of the version that is measured; what older ones took is in `…-before`."""
-GPU = "bench-gpu", "bench-gpu-more"
-WAITING = {"the library's own": "", "OMP_WAIT_POLICY=passive": ", passive", "GOMP_SPINCOUNT=1000": ", short"}
-OURS = "spanlm, ", "attentive, ", "span buffer, ", "dynamic evaluation, ", "with a cache"
-"""How the names of this library's contenders begin; the others are only compared with."""
-
-
-def _plain(*names: str) -> tuple[str, ...]:
-    """Return names of a record without the precision, a size's without what all sizes have."""
-    return tuple(re.sub(r",? (fp32|bf16)$", "", name.split(", V 10,000")[0]) for name in names)
-
-
-def _step(size: str, name: str) -> str:
-    """Name a step of this library."""
-    return f"{size.removeprefix('dynamic evaluation, ')}: {name.removeprefix('spanlm, ')}".replace(" tied", "")
-
-
-def _benched(tables: Iterable[str]) -> list[Record]:
-    return [one for table in tables for one in records("speed", table)]
-
-
-def ratios() -> Rows:
-    """Return fp32 and bf16 of what has a target in a record: its speed or memory, where that of the other is 1."""
-    compared = [
-        (SPEEDS[row["table"]], (row["size"], row["name"], one["what"], one["reference"]), row["precision"], one)
-        for row in _benched(SPEEDS)
-        for one in row["compared"]
-    ]
-    aims = {key: one["target"] for _, key, _, one in compared if one.get("target")}
-    found: dict[tuple[str, ...], dict[str, dict[str, str]]] = {}
-    for title, key, precision, one in (row for row in compared if row[1] in aims):
-        missed = one["ratio"] > aims[key] if one["what"] == "memory" else one["ratio"] < aims[key]
-        cells = found.setdefault(_plain(*key), {})
-        cells.setdefault("target", {})[precision] = f"{aims[key]:.2f}"
-        cells.setdefault(title, {})[precision] = f"{one['ratio']:.2f}{' ✗' if missed else ''}"
-    titles = list(dict.fromkeys(["target", *SPEEDS.values()]))
-    rows = [["what", "compared with", *titles]]
-    for (size, name, what, reference), cells in found.items():
-        memory = ": memory" if what == "memory" else ""
-        rows.append([_step(size, name) + memory, reference, *(_pair(cells.get(title, {})) for title in titles)])
-    return rows
-
-
-def _pair(cells: Mapping[str, str]) -> str:
-    pair = " / ".join(cells.get(precision, NONE) for precision in ("fp32", "bf16")) if cells else NONE
-    return pair.replace(" ", "\N{NO-BREAK SPACE}")  # in narrow columns
-
-
-def steps() -> Rows:
-    """Return the milliseconds of our steps on a processor and a GPU, and how the GPU's compare in fp32."""
-    found: dict[tuple[str, ...], dict[str, dict[str, Any]]] = {}
-    for one in (one for one in _benched(("bench-cpu", *GPU)) if one["name"].startswith(OURS)):
-        table = GPU[0] if one["table"] in GPU else one["table"]
-        found.setdefault(_plain(one["size"], one["name"]), {}).setdefault(table, {})[one["precision"]] = one
-    rows = [["what", "Zen 4: ms", "H200: ms", "H200: tokens/s, fp32", "H200: speed, fp32", "of (1)"]]
-    for (size, name), tables in found.items():
-        zen, gpu = (tables.get(table, {}) for table in ("bench-cpu", GPU[0]))
-        compared: Mapping[str, Any] = next((x for x in at(gpu, "fp32.compared") or () if x["what"] == "speed"), {})
-        times = [
-            _pair({precision: _number(one["milliseconds"], digits) for precision, one in of.items()})
-            for of, digits in ((zen, 0), (gpu, 1))
-        ]
-        rate, ratio = _number(at(gpu, "fp32.tokens_per_second"), 0), _number(compared.get("ratio"), 2)
-        rows.append([_step(size, name), *times, rate, ratio, *_plain(compared.get("reference", NONE))])
-    return rows
-
-
-def verbs() -> Rows:
-    """Return the seconds of each verb's command, with the least and the most."""
-    paths = {"seconds": "after.seconds", "least": "after.from", "most": "after.to"}
-    lines = ([one["row"], *(_number(at(one, path)) for path in paths.values())] for one in records("speed", "verbs"))
-    return [["", *paths], *lines]
-
-
-def busy_cores() -> Rows:
-    """Return tokens a second for each number of busy processes; "short": `GOMP_SPINCOUNT=1000`."""
-    found: dict[str, dict[str, int]] = {}
-    for one in (row for row in records("speed", "busy-cores") if row["waiting"] in WAITING):
-        name = f"{one['model']}, {one['busy processes']} busy"
-        found.setdefault(name, {})[f"threads: {one['threads']}{WAITING[one['waiting']]}"] = one["tokens a second"]
-    columns = list(found["demo, 0 busy"])
-    lines = ([name, *(_number(one.get(column), 0) for column in columns)] for name, one in found.items())
-    return [["", *columns], *lines]
-
-
-def operations() -> Rows:
-    """Return what a training step does, in percent of its time, by preset and precision."""
-    rows = [["", "ms", *KINDS, "the rest"]]
-    for one in records("speed", "operations-zen-4"):
-        whole, spent = one["watched"]["milliseconds"], [one["watched"]["kinds"][kind] for kind in KINDS]
-        shares = [100 * x / whole for x in (*spent, whole - sum(spent))]
-        rows.append([one["row"], *(_number(x, 0) for x in (one["milliseconds"], *shares))])
-    return rows
-
-
-def counts() -> Rows:
-    """Return what a training step asks of a GPU, before and after its operations were made fewer and larger."""
-    lines = []
-    for one in records("speed", "counts"):
-        numbers = (
-            one.get(version, {}).get(what) for what in ("operations", "waits") for version in ("before", "after")
-        )
-        lines.append([one["row"], *(_number(x, 0) for x in numbers)])
-    return [["", "operations: before", "after", "waits: before", "after"], *lines]
 
 
 TABLES: dict[str, Callable[[], Rows]] = {
@@ -634,12 +509,12 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "yardstick": known_laws,
     "demo": on_the_demo,
     # speed
-    "speed-ratios": ratios,
-    "speed-steps": steps,
-    "speed-verbs": verbs,
-    "speed-busy-cores": busy_cores,
-    "speed-operations": operations,
-    "speed-counts": counts,
+    "speed-ratios": speeds.ratios,
+    "speed-steps": speeds.steps,
+    "speed-verbs": speeds.verbs,
+    "speed-busy-cores": speeds.busy_cores,
+    "speed-operations": speeds.operations,
+    "speed-counts": speeds.counts,
     # the plan past these machines
     "scale-parts": scaling.parts,
     "scale-sizes": scaling.sizes,
