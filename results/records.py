@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 Record = dict[str, Any]
 Rows = list[list[str]]  # the first is the header
 PARTS = "valid", "test"
-NULL = "salton2017", "without_cache", "without_dynamic", "parts"
+NULL = "salton2017", "without_cache", "without_neighbours", "without_dynamic", "parts"
 """What an evaluation has or has not."""
 
 
