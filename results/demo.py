@@ -9,6 +9,7 @@ from pathlib import Path
 
 from results.record import asked, done, save
 from results.records import write
+from spanlm.data.corpora import load_corpus
 from spanlm.store.provenance import starts
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -35,7 +36,8 @@ def main() -> None:
         "context": asked("context", "runs/demo", "--split", "valid"),
     }
     write("demo", ({"table": "training", "row": run, "starts": starts(Path(run))} for run in runs))
-    save("demo", "evaluations", what, {name: {"evaluation": one} for name, one in evaluations.items()})
+    length = {"train": len(load_corpus("demo", splits=["train"]).splits["train"])}
+    save("demo", "evaluations", what, {name: length | {"evaluation": one} for name, one in evaluations.items()})
     save("demo", "commands", what, {name: {name: one} for name, one in commands.items()})
 
 
