@@ -91,11 +91,11 @@ app.panes.generate = (() => {
     const line = make("p", "", start);
     line.dir = "auto";
     words.forEach(({ word, text }, i) => {
-      const one = button(tokenText(text?.trim() || word), () => explain(i), `bare made${i === asked ? " target" : ""}`);
-      one.title = "why this word?";
+      const token = button(tokenText(text?.trim() || word), () => explain(i), `bare made${i === asked ? " target" : ""}`);
+      token.title = "why this word?";
       const spaced = text === undefined ? !hugsLeft(word) && !hugsRight(words[i - 1]?.word ?? "") : /^\s/.test(text);
       if (spaced) line.append(" ");
-      line.append(one);
+      line.append(token);
       if (word === "<eos>") line.append(make("br"));
     });
     byId("story").replaceChildren(line);
