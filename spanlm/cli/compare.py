@@ -251,9 +251,8 @@ def _read(
         text = shared_with(text, first, model, corpus_read, options.split, options.state)
         if side.cached and not members:
             chosen = cache or choose_cache(model, options, first.texts)
-        how: dict[str, Any] = {"cache": chosen[0], "written": options.spell_unknown}
-        bits = read_tokens(model, corpus_read, options.split, options.state, name=side.name, **how)
-        members.append(bits)
+        mode: dict[str, Any] = {"cache": chosen[0], "written": options.spell_unknown}
+        members.append(read_tokens(model, corpus_read, options.split, options.state, name=side.name, **mode))
     return text, TokenBits.family(side.name, members), chosen
 
 

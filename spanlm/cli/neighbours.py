@@ -43,8 +43,8 @@ def choose_neighbours(model: Model, options: argparse.Namespace, report: Report)
     store = model.datastore(data_dir=options.data_dir, download=options.download, **mode)
     if valid is None:
         return grid.points[0], store, None
-    axes: dict[str, Any] = {"k": grid.k, "temperatures": grid.temperatures, "lambdas": grid.lambdas}
-    tuning = model.tune_neighbours(valid, TUNED_ON, **axes, **mode, datastore=store)
+    mode |= {"temperatures": grid.temperatures, "lambdas": grid.lambdas, "datastore": store}
+    tuning = model.tune_neighbours(valid, TUNED_ON, k=grid.k, **mode)
     return tuning.best, store, tuning
 
 

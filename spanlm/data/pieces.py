@@ -126,8 +126,7 @@ def _cut(tokens: Iterable[str], tokenizer: Tokenizer) -> Iterator[Piece]:
     line, start = 1, 1
     for token in tokens:
         if token == EOS:
-            spaces = bool(words) and tokenizer.is_space(words)
-            yield Piece(line, start, words, opens=start == 1, closes=True, spaces=spaces)
+            yield Piece(line, start, words, opens=start == 1, closes=True, spaces=tokenizer.is_space(words))
             words, line, start = [], line + 1, 1
         else:
             if len(words) == WORDS:

@@ -183,11 +183,10 @@ def _of_model(data: bytes, kind: TrainedPieces) -> Vocabulary:
     if not pieces:
         raise ValueError("it has no pieces")
     _require_kind(_KINDS.get(model_kind, str(model_kind)), kind)
-    return _unigram(pieces) if kind == "unigram" else _bpe([piece for piece, _ in sorted(pieces, key=_by_score)])
-
-
-def _by_score(piece: tuple[str, float]) -> float:
-    return -piece[1]
+    if kind == "unigram":
+        return _unigram(pieces)
+    best_first = sorted(pieces, key=lambda scored: -scored[1])
+    return _bpe([piece for piece, _ in best_first])
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:

@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import json
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, chain, islice
 from typing import Any, cast, get_args
@@ -59,13 +59,7 @@ ESCAPED = tuple(f"<0x{byte:02X}>" for byte in range(256))
 _BYTES = {character: byte for byte, character in enumerate(PRINTABLE)}
 
 
-def unprintable(piece: str) -> bytes | None:
-    """Return the bytes of a string of `PRINTABLE` characters; None if it has others."""
-    codes = [_BYTES.get(character) for character in piece]
-    return None if None in codes else bytes(codes)  # type: ignore[arg-type]  # no None is left
-
-
-class Subwords(Tokenizer, ABC):
+class Subwords(Tokenizer):
     """A tokenizer that keeps every byte of a line."""
 
     exact = True
@@ -80,9 +74,6 @@ class Subwords(Tokenizer, ABC):
     @abstractmethod
     def _bytes_of(self, token: str) -> bytes:
         """Return the text of a token of the vocabulary other than `<eos>` and `<unk>`."""
-
-    @abstractmethod
-    def encode(self, chunk: bytes) -> Ids: ...
 
     @cached_property
     def _spelling(self) -> dict[str, bytes]:
@@ -170,7 +161,19 @@ def _decoded(text: bytes) -> str:
         raise InputError(problem) from error
 
 
-class Bytes(Subwords):
+class _Singles(Subwords):
+    """Bytes or characters, `_encode`d between the strings `<unk>`."""
+
+    @abstractmethod
+    def _encode(self, text: bytes) -> Ids: ...
+
+    def encode(self, chunk: bytes) -> Ids:
+        unk = np.array([self._vocabulary.unk_id], np.int32)
+        parts = [part for text in chunk.split(_UNK) for part in (self._encode(text), unk)]
+        return np.concatenate(parts[:-1])
+
+
+class Bytes(_Singles):
     """Each byte is a token."""
 
     @staticmethod
@@ -186,15 +189,12 @@ class Bytes(Subwords):
     def _bytes_of(self, token: str) -> bytes:
         return bytes([_BYTES[token]])
 
-    def encode(self, chunk: bytes) -> Ids:
-        return _around_unknown(chunk, self._vocabulary, self._encode)
-
     def _encode(self, text: bytes) -> Ids:
         ids: Ids = self._table[np.frombuffer(text, np.uint8)]
         return ids
 
 
-class Characters(Subwords):
+class Characters(_Singles):
     """Each character that training saw is a token; others are their bytes."""
 
     @staticmethod
@@ -228,9 +228,6 @@ class Characters(Subwords):
             return bytes([int(token[3:5], 16)])
         return b" " if token == SPACE else token.encode()
 
-    def encode(self, chunk: bytes) -> Ids:
-        return _around_unknown(chunk, self._vocabulary, self._encode)
-
     def _encode(self, text: bytes) -> Ids:
         codes = _codes(text)
         ids: Ids = self._table[codes]
@@ -244,15 +241,6 @@ class Characters(Subwords):
 
 def _codes(text: bytes) -> np.ndarray[Any, np.dtype[np.uint32]]:
     return np.frombuffer(_decoded(text).encode("utf-32-le"), np.uint32)
-
-
-def _around_unknown(chunk: bytes, vocabulary: Vocabulary, encode: Callable[[bytes], Ids]) -> Ids:
-    """Encode the text between the strings `<unk>`."""
-    if _UNK not in chunk:
-        return encode(chunk)
-    unk = np.array([vocabulary.unk_id], np.int32)
-    parts = [part for text in chunk.split(_UNK) for part in (encode(text), unk)]
-    return np.concatenate(parts[:-1])
 
 
 def make_tokenizer(name: TokenizerName, vocabulary: Vocabulary) -> Tokenizer:
@@ -295,14 +283,14 @@ class Pieces(Subwords):
         return f"{super().rule}, tokenizers {tokenizers().__version__}"
 
     @cached_property
-    def _added(self) -> dict[str, bytes]:
-        return {token["content"]: token["content"].encode() for token in self._content["added_tokens"]}
+    def _added(self) -> set[str]:
+        return {token["content"] for token in self._content["added_tokens"]}
 
     def _bytes_of(self, token: str) -> bytes:
-        text = self._added.get(token) or unprintable(token)
-        if text is None:
-            raise InputError(f"the piece {token!r} is no string of bytes; see data.pieces")
-        return text
+        try:
+            return token.encode() if token in self._added else bytes(_BYTES[character] for character in token)
+        except KeyError:
+            raise InputError(f"the piece {token!r} is no string of bytes; see data.pieces") from None
 
     _known_bytes = 0
 

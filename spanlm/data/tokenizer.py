@@ -133,10 +133,7 @@ class Words(Tokenizer):
         return tokenize(line, self.name)
 
     def by_word(self, line: str) -> list[list[str]]:
-        return [
-            *([word] if self.name == "whitespace" else cut_word(word, self.name) for word in refuse_reserved(line)),
-            [],
-        ]
+        return [*(cut_word(word, self.name) for word in refuse_reserved(line)), []]
 
     def chunks(self, pieces: Iterable[bytes]) -> Iterable[bytes]:
         return pieces

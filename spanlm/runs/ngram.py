@@ -32,17 +32,7 @@ from spanlm.scoring.perplexity import Evaluation
 from spanlm.scoring.prefix_tree import Prefixes
 from spanlm.store.files import is_arpa, run_name
 from spanlm.store.provenance import PROVENANCE, record_start
-from spanlm.store.run_folder import (
-    CONFIG,
-    METRICS,
-    MODEL,
-    PIECES,
-    VOCABULARY,
-    MetricsLog,
-    locked,
-    refuse_family,
-    vocabulary_file,
-)
+from spanlm.store.run_folder import CONFIG, METRICS, MODEL, MetricsLog, locked, refuse_family, vocabulary_file
 
 _LOG = logging.getLogger(__name__)
 
@@ -50,7 +40,6 @@ ARPA = "model.arpa"
 """File name of the model in the folder of an n-gram run."""
 
 _TEXTLESS = "an ARPA file does not say which text it is of"
-"""Words of a text counted at a time."""
 
 
 class NgramTexts(Texts):
@@ -223,7 +212,7 @@ def train_ngram(
         results = {split: run.evaluate(corpus, split) for split in SPLITS[1:]}
         report(f"writing {folder / ARPA}")
         record_start(folder, model.device, None, corpus.texts, unk=corpus.unk_tokens("train"))
-        corpus.vocabulary.save(folder / (PIECES if corpus.vocabulary.pieces else VOCABULARY))
+        corpus.vocabulary.save(vocabulary_file(folder, bool(corpus.vocabulary.pieces)))
         write_arpa(arpa, folder / ARPA)
         (folder / METRICS).unlink(missing_ok=True)
         log = MetricsLog(folder / METRICS)

@@ -83,10 +83,10 @@ def _record(served: Served, model: Model, text: str, values: Read) -> tuple[Row,
     record, scores = read(served, model, text, values)
     tokens: list[str] = record["tokens"]
     words = _words(model, text, scores, len(tokens) - len(scores))
-    written = list(tokens)  # the tokens as typed, as far as their letters can be found
-    if model.texts.tokenizer.exact:
-        written = [_shown(model, token) for token in tokens]
-    for word in words if not model.texts.tokenizer.exact else ():
+    exact = model.texts.tokenizer.exact
+    # the tokens as typed, as far as their letters can be found
+    written = [_shown(model, token) for token in tokens] if exact else list(tokens)
+    for word in words if not exact else ():
         ends = list(accumulate(len(tokens[at]) for at in word["tokens"]))  # lower-casing may add letters
         if ends[-1] == len(word["text"]) or len(ends) == 1:
             for at, start, end in zip(word["tokens"], [0, *ends], [*ends[:-1], None], strict=False):
@@ -197,11 +197,10 @@ def _written(
         end = next((at for at in range(begin, len(scores)) if scores[at].word == EOS), len(scores))
         # in the record blank lines at the ends of a text have no <eos>
         closing = scores[end] if end < len(scores) else SubwordScore(1, 0, EOS, math.nan, math.nan, None, False)
-        at = begin
+        indices = iter(range(first + begin, first + end))
         for word in model.texts.written(line, [*scores[begin:end], closing]):
-            size = len(word.tokens.split(" "))
-            yield replace(word, start=word.start + start, end=word.end + start), [*range(first + at, first + at + size)]
-            at += size
+            tokens = [next(indices) for _ in word.tokens.split(" ")]
+            yield replace(word, start=word.start + start, end=word.end + start), tokens
         start, begin = start + len(line) + 1, end + 1
 
 

@@ -17,7 +17,7 @@ app.panes.generate = (() => {
   const given = () => app.text.replace(/[^\S\n]+$/, ""); // a line end begins a new line
   const context = (count = words.length) => words.slice(0, count).reduce(
     // tokens below the word bring their own spaces
-    (text, { word, text: own }) => (own !== undefined ? text + own : word === "<eos>" ? `${text}\n` : text === "" || text.endsWith("\n") ? text + word : `${text} ${word}`), given());
+    (text, { word, text: typed }) => (typed !== undefined ? text + typed : word === "<eos>" ? `${text}\n` : text === "" || text.endsWith("\n") ? text + word : `${text} ${word}`), given());
   // an address may name what no slider has: the nearest stop stands for it
   const stopNear = (value, least, most, otherwise) => (
     value === "" || Number.isNaN(Number(value)) ? otherwise : Math.round(20 * Math.min(Math.max(Number(value), least), most)) / 20);
@@ -91,11 +91,11 @@ app.panes.generate = (() => {
     const line = make("p", "", start);
     line.dir = "auto";
     words.forEach(({ word, text }, i) => {
-      const one = button(tokenText(text?.trim() || word), () => explain(i), `bare made${i === asked ? " target" : ""}`);
-      one.title = "why this word?";
+      const token = button(tokenText(text?.trim() || word), () => explain(i), `bare made${i === asked ? " target" : ""}`);
+      token.title = "why this word?";
       const spaced = text === undefined ? !hugsLeft(word) && !hugsRight(words[i - 1]?.word ?? "") : /^\s/.test(text);
       if (spaced) line.append(" ");
-      line.append(one);
+      line.append(token);
       if (word === "<eos>") line.append(make("br"));
     });
     byId("story").replaceChildren(line);
