@@ -38,6 +38,12 @@ BUILT = "corpus.json"
 CONVENTIONS = ("ptb", "wikitext-2", "wikitext-103")
 """Corpora with their own way to write words; see `spanlm.data.tokenizer.as_in_corpus`."""
 
+
+def is_exact(tokenizer: TokenizerName) -> bool:
+    """Whether tokens keep every byte of a text, as those below the word do; words lose their white space."""
+    return tokenizer not in get_args(WordRule)
+
+
 # --- published corpora ---
 
 
@@ -225,7 +231,7 @@ class DataConfig:
     )
 
     def __post_init__(self) -> None:
-        if self.tokenizer not in get_args(WordRule):
+        if is_exact(self.tokenizer):
             for name in ("min_count", "max_size", "marks"):
                 unset = f"null with data.tokenizer={self.tokenizer}, which keeps all of the text"
                 allowed = name == "min_count" and self.tokenizer == "characters"
@@ -249,7 +255,7 @@ class DataConfig:
     @property
     def effective_tokenizer(self) -> TokenizerName:
         """The tokenizer of this corpus, and of new text that its models read."""
-        return "words" if self.corpus == DEMO and self.tokenizer in get_args(WordRule) else self.tokenizer
+        return "words" if self.corpus == DEMO and not is_exact(self.tokenizer) else self.tokenizer
 
     @property
     def effective_documents(self) -> Documents:
@@ -267,7 +273,7 @@ class DataConfig:
         """The canonical form for comparisons: without folders, since hashes compare text and vocabulary."""
         name = os.path.basename(os.path.abspath(expanded(self.corpus)))
         # the demo has one way to cut words
-        cut = "whitespace" if self.corpus == DEMO and self.tokenizer in get_args(WordRule) else self.tokenizer
+        cut = "whitespace" if self.corpus == DEMO and not is_exact(self.tokenizer) else self.tokenizer
         canonical = replace(
             self,
             corpus=name or self.corpus,

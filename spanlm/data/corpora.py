@@ -23,6 +23,7 @@ from spanlm.data.config import (
     TokenizerName,
     TrainedPieces,
     WordRule,
+    is_exact,
 )
 from spanlm.data.pieces_file import MOST_LEARNED, PIECES_FORMAT, learned, read_pieces
 from spanlm.data.sources import Source, find_source, verified_fingerprint, with_own_tokenizer
@@ -55,7 +56,7 @@ def shown_name(name: str, tokenizer: TokenizerName, lines: Lines) -> str:
     """Name a corpus for a report; the name of a retokenised published corpus says so."""
     if name not in CORPORA:
         return name
-    rule = "retokenised" if tokenizer in get_args(WordRule) else tokenizer
+    rule = tokenizer if is_exact(tokenizer) else "retokenised"
     changed = [rule] * (tokenizer != (CORPORA[name].tokenizer or "whitespace"))
     return ", ".join([name, *changed, *["cut into sentences"] * (lines == "sentences")])
 
@@ -100,7 +101,7 @@ class Corpus:
     @property
     def exact(self) -> bool:
         """Whether the tokens keep every byte, so that no text is unknown."""
-        return self.tokenizer not in get_args(WordRule)
+        return is_exact(self.tokenizer)
 
     @property
     def description(self) -> str:
@@ -272,7 +273,7 @@ def _encoded(
 
 def as_read(text: Text, config: DataConfig, vocabulary: Vocabulary | None) -> Text:
     """Return a text that is read as `config` says, by a model with this vocabulary if there is one."""
-    exact = config.effective_tokenizer not in get_args(WordRule)
+    exact = is_exact(config.effective_tokenizer)
     marks, published = exact or config.keeps_marks(vocabulary or ()), CORPORA.get(config.corpus)
     padded = exact and published is not None and published.padded
     return replace(text, marks=marks, exact=exact, any_bytes=config.effective_tokenizer == "bytes", padded=padded)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from spanlm.data.config import (
     PublishedCorpus,
     PublishedFile,
     Split,
-    WordRule,
+    is_exact,
 )
 from spanlm.data.demo import DEMO_NOTE, demo_bytes, demo_version
 from spanlm.data.synthetic import PREFIX, find_synthetic
@@ -128,7 +127,7 @@ def with_own_tokenizer(config: DataConfig, fields: Container[str] = ("data.corpu
     Only if the corpus is among the `fields` that are set, and the tokenizer is not.
     """
     published = CORPORA.get(config.corpus)
-    named = "data.corpus" in fields and "data.tokenizer" not in fields and config.tokenizer in get_args(WordRule)
+    named = "data.corpus" in fields and "data.tokenizer" not in fields and not is_exact(config.tokenizer)
     return replace(config, tokenizer=published.tokenizer) if named and published and published.tokenizer else config
 
 

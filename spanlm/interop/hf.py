@@ -22,14 +22,14 @@ from copy import copy
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from spanlm.config import RunConfig
-from spanlm.data.config import TokenizerName, WordRule
+from spanlm.data.config import TokenizerName, is_exact
 from spanlm.data.subwords import SPACE
 from spanlm.data.tokenizer import OTHER_SPACE, UNSEEN
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
@@ -405,7 +405,7 @@ def tokenizer_of(vocabulary: Vocabulary, tokenizer: TokenizerName) -> transforme
     spaces. Sentences are not cut: for a run whose lines were cut into sentences (`data.lines`), give one sentence a
     line.
     """
-    if tokenizer not in get_args(WordRule):
+    if is_exact(tokenizer):
         marks = {mark: AddedToken(mark, normalized=mark == EOS, special=True) for mark in (EOS, UNK)}
         ends = {f"{name}_token": marks[EOS] for name in ("bos", "eos", "pad")}
         fast = _of_subwords(vocabulary, tokenizer)

@@ -23,8 +23,6 @@ from spanlm.store.run_folder import (
     CONFIG,
     METRICS,
     MODEL,
-    PIECES,
-    VOCABULARY,
     locked,
     model_digest,
     refuse_family,
@@ -184,7 +182,7 @@ def _write_config(config: RunConfig, corpus: Corpus, folder: Path) -> None:
     try:
         save_config(folder / CONFIG, config.to_yaml())
         if not vocabulary_file(folder).exists():
-            corpus.vocabulary.save(folder / (PIECES if corpus.vocabulary.pieces else VOCABULARY))
+            corpus.vocabulary.save(vocabulary_file(folder, bool(corpus.vocabulary.pieces)))
     except OSError as error:
         raise RunError(
             f"{folder}: cannot be written: {error.strerror}. Make room, or choose another folder."
