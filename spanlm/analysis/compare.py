@@ -303,8 +303,8 @@ def read_tokens(
         _require_lines(model, corpus)
         protocol = replace(protocol, spelling=Spelling.of(corpus, split, model.texts.speller))
     if written or not model.predicts_words:
-        how: dict[str, Any] = {"state": protocol.context, "spell_unknown": written, "eos": True}
-        items = model.as_written().score_items(corpus.written_lines(split), **how)
+        lines = corpus.written_lines(split)
+        items = model.as_written().score_items(lines, state=protocol.context, eos=True, spell_unknown=written)
         surprisal = [word.surprisal for words in items for word in words]
         return TokenBits(name, np.array([surprisal]), runs=runs, protocol=protocol)
     column, questions, peaks = "log_p", list[Question]([log_p]), _Peaks()
