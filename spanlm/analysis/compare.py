@@ -259,9 +259,8 @@ def _as_written(text: SharedText, model: Model, corpus: Corpus, split: str) -> S
 
 def _require_lines(model: Model, corpus: Corpus) -> None:
     """Refuse a model that does not predict every word and line end of a text as it is written."""
-    whole = model.texts.predict_first and corpus.lines == "as-written"
-    why = f"{model.folder} was trained on sentences, and does not predict every written word and line end"
-    if not whole:
+    if not model.texts.predict_first or corpus.lines != "as-written":
+        why = f"{model.folder} was trained on sentences, and does not predict every written word and line end"
         raise InputError("spell_unknown", limit=why, way_out="Leave it out")
 
 
