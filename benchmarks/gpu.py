@@ -123,10 +123,12 @@ def recorded(device: torch.device, steps: int, end: float) -> dict[str, Any]:
 def beside_graph(size: Size, device: torch.device, steps: int) -> dict[str, Any]:
     """Train so many steps from one seed, plain and recorded: milliseconds, and how far losses and weights end apart."""
     size = size if device.type == "cuda" else shrunk(size)
-    segments, found = random_segments(size, steps), {}
+    segments = random_segments(size, steps)
     if size.name in SENTENCES:
         segments = [replace(segment, reset=torch.ones_like(segment.reset)) for segment in segments]
+    report: dict[str, Any] = {"tokens": size.tokens, "steps": steps}
     for precision in raced(device):
+        results = []
         for graph in ("off", "auto"):
             trainer = _trainer(size, precision, device, graph)
             torch.manual_seed(1)
@@ -135,16 +137,13 @@ def beside_graph(size: Size, device: torch.device, steps: int) -> dict[str, Any]
                 before = trainer.position.epoch_nll
                 spent.append(timed(partial(trainer.step, segment), device)[0])
                 losses.append(trainer.position.epoch_nll - before)
-            recorded = 0 if trainer.graphs is None else len(trainer.graphs.recorded)
-            found[precision, graph] = statistics.median(spent[len(spent) // 2 :]) * 1e3, losses, trainer, recorded
-    report: dict[str, Any] = {"tokens": size.tokens, "steps": steps}
-    for precision in raced(device):
-        (plain, losses, model, _), (graph_ms, others, other, recorded) = (found[precision, g] for g in ("off", "auto"))
-        pairs = zip(model.model.parameters(), other.model.parameters(), strict=True)
+            results.append((statistics.median(spent[len(spent) // 2 :]) * 1e3, losses, trainer))
+        (plain, losses, trainer), (graph_ms, others, other) = results
+        pairs = zip(trainer.model.parameters(), other.model.parameters(), strict=True)
         report[precision] = {
             "plain_milliseconds": plain,
             "graph_milliseconds": graph_ms,
-            "graphs": recorded,
+            "graphs": 0 if other.graphs is None else len(other.graphs.recorded),
             "largest_loss_difference": max(abs(a - b) / a for a, b in zip(losses, others, strict=True)),
             "largest_weight_difference": max(float((a - b).detach().abs().max()) for a, b in pairs),
         }

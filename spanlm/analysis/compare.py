@@ -259,9 +259,8 @@ def _as_written(text: SharedText, model: Model, corpus: Corpus, split: str) -> S
 
 def _require_lines(model: Model, corpus: Corpus) -> None:
     """Refuse a model that does not predict every word and line end of a text as it is written."""
-    whole = model.texts.predict_first and corpus.lines == "as-written"
-    why = f"{model.folder} was trained on sentences, and does not predict every written word and line end"
-    if not whole:
+    if not model.texts.predict_first or corpus.lines != "as-written":
+        why = f"{model.folder} was trained on sentences, and does not predict every written word and line end"
         raise InputError("spell_unknown", limit=why, way_out="Leave it out")
 
 
@@ -303,8 +302,8 @@ def read_tokens(
         _require_lines(model, corpus)
         protocol = replace(protocol, spelling=Spelling.of(corpus, split, model.texts.speller))
     if written or not model.predicts_words:
-        how: dict[str, Any] = {"state": protocol.context, "spell_unknown": written, "eos": True}
-        items = model.as_written().score_items(corpus.written_lines(split), **how)
+        lines = corpus.written_lines(split)
+        items = model.as_written().score_items(lines, state=protocol.context, eos=True, spell_unknown=written)
         surprisal = [word.surprisal for words in items for word in words]
         return TokenBits(name, np.array([surprisal]), runs=runs, protocol=protocol)
     column, questions, peaks = "log_p", list[Question]([log_p]), _Peaks()

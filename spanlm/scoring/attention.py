@@ -287,13 +287,11 @@ def attention_record(
     segments = (x for run, begin in contexts for x in side_by_side([run], [begin], steps=STEPS, fresh=True))
     scored = Scored.joined([*read(model, segments, STANDARD, question, *[_features] * features)])
     numbers: dict[str, NDArray[Any]] = {name: scored.numpy(name) for name in scored.answers}
-    # positions before the first word of a context that no <eos> opens
-    unpredicted = [] if predict_first else [start - 1 for start in starts[1:]]
+    silent = np.zeros(len(scored), dtype=np.bool_)  # before the first word of a context that no <eos> opens
+    silent[[] if predict_first else [start - 1 for start in starts[1:]]] = True
     for name, nothing in (("weights", 0), ("surprisal", np.nan), ("entropy", np.nan), ("rank", 0), ("there", False)):
         if name in numbers:
-            numbers[name][unpredicted] = nothing
-    silent = np.zeros(len(scored), dtype=np.bool_)
-    silent[unpredicted] = True
+            numbers[name][silent] = nothing
     expectations, parts = _expected_by_part(vocabulary, question.parts, numbers, silent)
     return AttentionRecord(
         words=whole[:-1],

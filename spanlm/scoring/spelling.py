@@ -25,10 +25,8 @@ import numpy as np
 from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.scoring.ngram import KneserNey
+from spanlm.scoring.ngram.config import FALLBACK
 from spanlm.scoring.ngram.model import MAX_ORDER
-
-FALLBACK = 0.5, 1.0, 1.5
-"""Discounts of an order with too few n-grams for its own: of a small training text."""
 
 LOSSY = "words", "straight-words"
 """Tokenizers whose tokens do not give the text as written."""

@@ -370,29 +370,32 @@ def folded_scores(
     sums = fold([score.surprisal for score in scores], [score.end for score in scores], bounds, [len(sizes)])
     spans = [*written_spans(text), (len(text), len(text))]
     rows = []
-    for index, ((start, end), surprisal, (first, stop)) in enumerate(
-        zip(spans, sums, pairwise(bounds), strict=True), 1
-    ):
-        parts, head = scores[first:stop], scores[first]
+    units = zip(spans, sums, pairwise(bounds), strict=True)
+    for index, (span, surprisal, (first, stop)) in enumerate(units, 1):
         after = scores[stop].entropy if stop < len(scores) else math.nan
-        reduction = head.entropy - after
-        rows.append(
-            WrittenScore(
-                sentence=head.sentence,
-                index=index,
-                word=text[start:end] or EOS,
-                start=start,
-                end=end,
-                tokens=" ".join(score.word for score in parts),
-                surprisal=surprisal,
-                entropy=head.entropy,
-                entropy_reduction=0.0 if reduction < 0 else reduction,
-                rank=head.rank,
-                oov=any(score.oov for score in parts),
-                look=head.look,
-            )
-        )
+        rows.append(_written(index, text[slice(*span)] or EOS, span, scores[first:stop], surprisal, after))
     return rows if eos else rows[:-1]
+
+
+def _written(
+    index: int, word: str, span: tuple[int, int], tokens: Sequence[WordScore], surprisal: float, after: float
+) -> WrittenScore:
+    """Return the score of a written word from those of its tokens; `after` is the entropy behind them."""
+    first, reduction = tokens[0], tokens[0].entropy - after
+    return WrittenScore(
+        sentence=first.sentence,
+        index=index,
+        word=word,
+        start=span[0],
+        end=span[1],
+        tokens=" ".join(score.word for score in tokens),
+        surprisal=surprisal,
+        entropy=first.entropy,
+        entropy_reduction=0.0 if reduction < 0 else reduction,  # NaN stays NaN
+        rank=first.rank,
+        oov=any(score.oov for score in tokens),
+        look=first.look,
+    )
 
 
 def written_scores(
@@ -422,23 +425,8 @@ def written_scores(
         if scores and not parts and start < end:
             parts = [WordScore(scores[0].sentence, index, "", math.nan, math.nan, None, False, looked)]
         if parts:
-            first, reduction = parts[0], parts[0].entropy - scores[position].entropy
-            rows.append(
-                WrittenScore(
-                    sentence=first.sentence,
-                    index=index,
-                    word=text[start:end],
-                    start=start,
-                    end=end,
-                    tokens=" ".join(score.word for score in parts),
-                    surprisal=math.fsum(score.surprisal for score in parts),
-                    entropy=first.entropy,
-                    entropy_reduction=0.0 if reduction < 0 else reduction,  # NaN stays NaN
-                    rank=first.rank,
-                    oov=any(score.oov for score in parts),
-                    look=first.look,
-                )
-            )
+            surprisal, after = math.fsum(score.surprisal for score in parts), scores[position].entropy
+            rows.append(_written(index, text[start:end], (start, end), parts, surprisal, after))
     return rows
 
 

@@ -114,9 +114,8 @@ class ScheduleConfig:
     )
 
     def __post_init__(self) -> None:
-        dividing = ("step", "milestones", "plateau")
-        of_kinds = {"factor": dividing, "full_epochs": ("step",), "milestones": ("milestones",)}
-        for name, kinds in (of_kinds | {"final_share": ("cosine",)}).items():
+        of_kinds = {"full_epochs": ("step",), "milestones": ("milestones",), "final_share": ("cosine",)}
+        for name, kinds in {"factor": ("step", "milestones", "plateau"), **of_kinds}.items():
             if self.kind not in kinds:
                 unless = f"unless training.schedule.kind is {' or '.join(kinds)}"
                 require_defaults(self, "training.schedule", [name], unless)

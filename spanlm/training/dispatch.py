@@ -117,10 +117,6 @@ class _Recurrent(torch.autograd.Function):
         return None, None, *map(torch.empty_like, ctx.saved_tensors)
 
 
-def _on_meta(x: Tensor | torch.device) -> bool:
-    return (x if isinstance(x, torch.device) else x.device).type == "meta"
-
-
 _recurrent: Callable[..., Any] = _Recurrent.apply  # the library leaves it untyped
 
 
@@ -135,7 +131,7 @@ class _Dispatched(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         name, kwargs = str(func), kwargs or {}
-        on_meta = any(isinstance(x, Tensor | torch.device) and _on_meta(x) for x in tree_leaves((args, kwargs)))
+        on_meta = any(getattr(x, "device", x) == torch.device("meta") for x in tree_leaves((args, kwargs)))
         if on_meta and name.startswith("aten.") and not func.is_view and not re.search("empty|detach", name):
             self.counted.add(name.removeprefix("aten."))
         if isinstance(x := args[0] if args else None, Tensor) and x.is_meta:

@@ -90,10 +90,9 @@ class Trainer:
         self.segments = self.batcher.count(self._order())
         self.streams = self.ranks.streams(config.training.batching)
         self.state = self.initial = self.model.init_state(len(self.streams))
-        alone, training = self.ranks.count == 1, config.training
         # the fused kernel of adagrad takes its rate from the processor
-        able = self.device.type == "cuda" and alone and training.optimizer.kind != "adagrad"
-        records = able and training.graph == "auto"
+        able = self.device.type == "cuda" and self.ranks.count == 1 and config.training.optimizer.kind != "adagrad"
+        records = able and config.training.graph == "auto"
         self.graphs: RecordedSteps | None = Graphs(self.compute, self.device) if records else None
 
     def restore(self) -> None:

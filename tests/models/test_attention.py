@@ -95,9 +95,9 @@ def additive(at_once: bool = False) -> Op:
             return list(additive_window_attention(*leaves, filled, s.window))
         query, keys, items, weight = map(wide, leaves)
         missing = torch.zeros(s.window - len(filled), s.batch, dtype=torch.bool)
-        there = window_filled(torch.cat([missing, filled]), s.steps, s.window)
+        may_read = window_filled(torch.cat([missing, filled]), s.steps, s.window)
         with torch.autocast("cpu", enabled=False):
-            weights = masked_softmax(scores_at_once(query, keys, weight, s.window), there)
+            weights = masked_softmax(scores_at_once(query, keys, weight, s.window), may_read)
             return [sum_at_once(weights, items), weights]
 
     return Op(

@@ -21,7 +21,6 @@ from spanlm.models.encoders import (
     stacks,
 )
 from spanlm.models.encoders.awd_lstm import AWDLSTMEncoder
-from spanlm.models.encoders.blocks import BlockStack
 from spanlm.models.encoders.delta import GatedDelta, delta_rule
 from spanlm.models.encoders.hornn import HORNNEncoder
 from spanlm.models.encoders.min_gru import recurrence
@@ -32,7 +31,7 @@ from tests import reference
 from tests.cases import rest_slow
 from tests.conftest import needs_bf16
 from tests.models.small import EMBEDDING, assert_same, bitwise, build, values
-from tests.models.twins import assert_twin, layers_of, past_outputs, slots
+from tests.models.twins import assert_twin, branches, layers_of, past_outputs, projected, slots
 
 WIDE, LAST = 6, 4
 STEPS, BATCH = 5, 3
@@ -261,25 +260,6 @@ def test_mogrifier_lstm(steps: int, batch: int, layers: int, rounds: int, rank: 
     expected, h, c = reference.mogrifier_lstm(x, state["h"], state["c"], equations)
     leaves = [x, *state.values(), *encoder.parameters()]
     assert_twin([outputs, after["h"], after["c"]], [expected, torch.stack(h), torch.stack(c)], leaves)
-
-
-def branches(encoder: BlockStack) -> list[reference.Block]:
-    """Of each block; the norms' weights are no longer 1."""
-    with torch.no_grad():
-        for n, (name, weight) in enumerate(encoder.named_parameters()):
-            if "norm" in name:
-                weight.copy_(values(*weight.shape, seed=n))
-    pairs = zip(encoder.norms, encoder.feedforwards, strict=True)
-    return [
-        reference.Block(
-            norm.weight, ff.norm.weight, ff.mlp.gate_proj.weight, ff.mlp.up_proj.weight, ff.mlp.down_proj.weight
-        )
-        for norm, ff in pairs
-    ]
-
-
-def projected(encoder: BlockStack, x: Tensor) -> Tensor:
-    return x if isinstance(encoder.input, nn.Identity) else x @ encoder.input.weight.T
 
 
 @pytest.mark.parametrize(("steps", "batch", "layers", "expansion", "size"), [(1, 1, 1, 1, 4), (7, 2, 2, 2, 3)])

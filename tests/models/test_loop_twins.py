@@ -56,9 +56,9 @@ def projections(memory: KeyValueMemory) -> reference.Projections:
 
 
 def slope(memory: KeyValueMemory | AttentiveMemory) -> Tensor | float:
-    if memory.slope is None:
-        return 0.0
-    return 0.5 if memory.slope.raw is None else (1 + memory.slope.raw.exp()).log().sum()
+    if memory.slope.raw is None:
+        return 0.5 if memory.slope.recency == "linear" else 0.0
+    return (1 + memory.slope.raw.exp()).log().sum()
 
 
 RECENCIES: tuple[Recency, ...] = ("none", "linear", "learned")

@@ -10,7 +10,7 @@ from spanlm.models.encoders import TransformerConfig
 from spanlm.models.encoders.blocks import BlockStack
 from tests import reference
 from tests.models.small import EMBEDDING, assert_same, build, values
-from tests.models.twins import assert_twin
+from tests.models.twins import assert_twin, branches, projected
 
 CONFIGS = [
     TransformerConfig(hidden_size=8, layers=2, heads=2, window=3),
@@ -19,16 +19,12 @@ CONFIGS = [
 every_config = pytest.mark.parametrize("config", CONFIGS, ids=["windowed", "whole"])
 
 
-PARTS = "gate", "up", "down"
-
-
 def by_loops(encoder: BlockStack, config: TransformerConfig, x: Tensor) -> Tensor:
-    x = encoder.input(x)
-    for norm, layer, branch in zip(encoder.norms, encoder.layers, encoder.feedforwards, strict=True):
+    x = projected(encoder, x)
+    for block, layer in zip(branches(encoder), encoder.layers, strict=True):
         matrices = reference.SelfAttention(*(getattr(layer, f"{p}_proj").weight for p in "qkvo"))
-        parts = (getattr(branch.mlp, f"{part}_proj").weight for part in PARTS)
-        y = reference.self_attention(reference.normed(x, norm.weight), config.window, config.heads, matrices)
-        x = reference.block(x, y, reference.Block(norm.weight, branch.norm.weight, *parts))
+        y = reference.self_attention(reference.normed(x, block.norm), config.window, config.heads, matrices)
+        x = reference.block(x, y, block)
     return reference.normed(x, encoder.norm.weight)
 
 
@@ -63,7 +59,7 @@ def in_their_form(encoder: BlockStack, config: TransformerConfig, window: int | 
     for n, layer in enumerate(encoder.layers):
         weights |= {f"layers.{n}.self_attn.{p}_proj.weight": getattr(layer, f"{p}_proj").weight for p in "qkvo"}
         branch, mlp = encoder.feedforwards[n], encoder.feedforwards[n].mlp
-        weights |= {f"layers.{n}.mlp.{p}_proj.weight": getattr(mlp, f"{p}_proj").weight for p in PARTS}
+        weights |= {f"layers.{n}.mlp.{p}_proj.weight": getattr(mlp, f"{p}_proj").weight for p in ("gate", "up", "down")}
         weights[f"layers.{n}.input_layernorm.weight"] = encoder.norms[n].weight
         weights[f"layers.{n}.post_attention_layernorm.weight"] = branch.norm.weight
     model.load_state_dict(weights, strict=True)

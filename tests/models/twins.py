@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from spanlm.models.encoders.blocks import BlockStack
 from spanlm.models.language_model import LanguageModel
 from tests import reference
 from tests.models.small import assert_same, values
@@ -46,10 +47,29 @@ def filled_slots(past: reference.Past, length: int) -> Tensor:
     return slots(past, length, lambda _: yes, ~yes)
 
 
-def layers_of(stack: torch.nn.RNNBase, kind: Any = reference.LSTMLayer) -> list[Any]:
+def layers_of(stack: nn.RNNBase, kind: Any = reference.LSTMLayer) -> list[Any]:
     named = dict(stack.named_parameters())
     names = [[f"{name}_l{n}" for name in ("weight_ih", "weight_hh", "bias_ih")] for n in range(stack.num_layers)]
     return [kind(*map(named.__getitem__, of_layer)) for of_layer in names]
+
+
+def branches(encoder: BlockStack) -> list[reference.Block]:
+    """Of each block; the norms' weights are no longer 1."""
+    with torch.no_grad():
+        for n, (name, weight) in enumerate(encoder.named_parameters()):
+            if "norm" in name:
+                weight.copy_(values(*weight.shape, seed=n))
+    pairs = zip(encoder.norms, encoder.feedforwards, strict=True)
+    return [
+        reference.Block(
+            norm.weight, ff.norm.weight, ff.mlp.gate_proj.weight, ff.mlp.up_proj.weight, ff.mlp.down_proj.weight
+        )
+        for norm, ff in pairs
+    ]
+
+
+def projected(encoder: BlockStack, x: Tensor) -> Tensor:
+    return x if isinstance(encoder.input, nn.Identity) else x @ encoder.input.weight.T
 
 
 def encoded(model: LanguageModel, tokens: Tensor) -> Tensor:

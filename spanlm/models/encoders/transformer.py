@@ -26,7 +26,7 @@ from spanlm.models.encoders.blocks import BlockConfig, BlockStack
 from spanlm.models.interfaces import Encoder, Init, Tensors
 from spanlm.models.ops.attention import cleared, with_steps
 from spanlm.models.ops.block import Projection
-from spanlm.models.ops.precision import no_autocast, wide
+from spanlm.models.ops.precision import no_autocast, wide, wide_dtype
 from spanlm.options import at_least, option, options
 
 ROTARY_BASE = 10_000.0
@@ -88,7 +88,7 @@ class SelfAttention(Encoder):
         places = torch.arange(len(filled), device=x.device)
         lags = places[-steps:].unsqueeze(1) - places
         seen = (lags >= 0) & (lags <= self.window) & filled.T.unsqueeze(1)  # (B, T, W + T)
-        angles = rotary_angles(places, self.slot_size // self.heads, wide(keys).dtype)
+        angles = rotary_angles(places, self.slot_size // self.heads, wide_dtype(keys.dtype))
         with no_autocast(x.device):
             q, k = turn(self._by_head(queries), angles[-steps:]), turn(self._by_head(keys), angles)
             read = scaled_dot_product_attention(q, k, self._by_head(values), attn_mask=seen.unsqueeze(1))

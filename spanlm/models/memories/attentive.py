@@ -33,7 +33,7 @@ from torch.nn.functional import pad
 
 from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout, Tensors
 from spanlm.models.kernels import linear
-from spanlm.models.memories.recency import HELP, Recency, described, slope_of
+from spanlm.models.memories.recency import HELP, Recency, Slope, described
 from spanlm.models.ops.attention import (
     additive_window_attention,
     band_sum,
@@ -162,7 +162,7 @@ class AttentiveMemory(Memory):
             read = hidden_size if config.score == "none" else 2 * hidden_size
             self.merge = nn.Linear(read, hidden_size, bias=config.merge_bias)  # W_c, b_c
         init.start_all(self)
-        self.slope = slope_of(config.recency)
+        self.slope = Slope(config.recency)
 
     def init_state(self, batch_size: int) -> Tensors:
         """Return empty slots: the outputs `values` (P, B, H), and which are `filled` (P, B).
@@ -176,11 +176,11 @@ class AttentiveMemory(Memory):
     def equalise(self) -> None:
         if self.scored:
             nn.init.zeros_(self.score)
-        self.slope = None
+        self.slope = Slope("none")
 
     @property
     def half_life(self) -> float | None:
-        return None if self.slope is None else self.slope.half_life
+        return self.slope.half_life
 
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
         context, weights, state = self.look_back(h, state)
@@ -277,8 +277,7 @@ class CombinedMemory(AttentiveMemory):
             key = linear(h, self.memory_key.weight)
             keys = after["keys"] = torch.cat([cleared(state["keys"], before).to(key.dtype), key])
         query = linear(h, self.query.weight)
-        slope = None if self.slope is None else self.slope()
-        context, weights = additive_window_attention(query, keys, values, self.score, before, window, slope)
+        context, weights = additive_window_attention(query, keys, values, self.score, before, window, self.slope())
         return context, weights, after
 
 

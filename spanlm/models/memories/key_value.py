@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout, Tensors
-from spanlm.models.memories.recency import HELP, Recency, described, slope_of
+from spanlm.models.memories.recency import HELP, Recency, Slope, described
 from spanlm.models.ops.attention import additive_window_attention, cleared, with_steps
 from spanlm.options import Limit, at_least, option, options
 
@@ -92,7 +92,7 @@ class KeyValueMemory(Memory):
         self.read = nn.Linear(size, size, bias=False)  # W^r
         self.predict = nn.Linear(size, size, bias=False)  # W^x
         init.start_all(self)
-        self.slope = slope_of(config.recency)
+        self.slope = Slope(config.recency)
 
     def init_state(self, batch_size: int) -> Tensors:
         empty = self.score.new_zeros(self.window, batch_size, self.readout_size)
@@ -101,20 +101,19 @@ class KeyValueMemory(Memory):
 
     def equalise(self) -> None:
         nn.init.zeros_(self.score)
-        self.slope = None
+        self.slope = Slope("none")
 
     @property
     def half_life(self) -> float | None:
-        return None if self.slope is None else self.slope.half_life
+        return self.slope.half_life
 
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
         parts = torch.split(h, self.readout_size, dim=-1)
         key, value, prediction = parts[0], parts[min(1, self.roles - 1)], parts[-1]
         keys = torch.cat([cleared(state["keys"], state["filled"]).to(h.dtype), key])
         values = torch.cat([cleared(state["values"], state["filled"]).to(h.dtype), value])
-        slope = None if self.slope is None else self.slope()
         read, attention = additive_window_attention(
-            self.query(key), self.memory_key(keys), values, self.score, state["filled"], slope=slope
+            self.query(key), self.memory_key(keys), values, self.score, state["filled"], slope=self.slope()
         )
         features = torch.tanh(self.read(read) + self.predict(prediction))
         slots = {"keys": keys, "values": values, "filled": with_steps(state["filled"], len(h))}

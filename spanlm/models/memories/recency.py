@@ -33,27 +33,25 @@ SLOPE = 0.5
 
 
 class Slope(nn.Module):
-    """m, a number or a tensor (1,)."""
+    """m, a number or a tensor (1,); None: no recency."""
 
     def __init__(self, recency: Recency) -> None:
         super().__init__()
-        self.raw: nn.Parameter | None = None
+        self.recency, self.raw = recency, None
         if recency == "learned":
             self.raw = nn.Parameter(torch.tensor([math.log(math.expm1(SLOPE))]))  # a; softplus undone
 
-    def forward(self) -> Tensor | float:
-        return SLOPE if self.raw is None else softplus(self.raw)
+    def forward(self) -> Tensor | float | None:
+        if self.raw is not None:
+            return softplus(self.raw)
+        return SLOPE if self.recency == "linear" else None
 
     @property
-    def half_life(self) -> float:
+    def half_life(self) -> float | None:
         """Log 2 / m, in steps."""
         slope = self()
-        return math.log(2) / (slope if isinstance(slope, float) else slope.item())
+        return None if slope is None else math.log(2) / torch.as_tensor(slope).item()
 
 
 def described(recency: Recency) -> str:
     return "" if recency == "none" else f", {recency} recency"
-
-
-def slope_of(recency: Recency) -> Slope | None:
-    return None if recency == "none" else Slope(recency)

@@ -54,7 +54,10 @@ def usable(precision: Precision, device: torch.device | str) -> Precision:
     """Return the precision that `device` uses for `precision`: fp32 if it lacks that, which is logged once."""
     if precision not in get_args(Precision):
         raise InputError("precision", precision, "must be fp32, tf32 or bf16")
-    return "fp32" if lacks(precision, device) and _logged(lacks(precision, device)) else precision
+    if reason := lacks(precision, device):
+        _log_once(reason)
+        return "fp32"
+    return precision
 
 
 def lacks(precision: Precision, device: torch.device | str) -> str:
@@ -70,9 +73,8 @@ def lacks(precision: Precision, device: torch.device | str) -> str:
 
 
 @cache
-def _logged(text: str) -> bool:
+def _log_once(text: str) -> None:
     logging.getLogger("spanlm").warning(text)
-    return True
 
 
 @cache
