@@ -67,7 +67,7 @@ BUFFERED = [name for name in PRESETS if name.startswith("li2020/")]
 
 
 def test_no_preset_of_a_paper_is_left_out() -> None:
-    ours = {name for name in PRESETS if name == "demo" or name.startswith("yardstick/")}
+    ours = {name for name in PRESETS if name == "demo" or name.startswith(("yardstick/", "neighbours/"))}
     assert {*SIZES, *DANILUK, *LADDER, *BUFFERED, *ours} == set(PRESETS)
     assert all(preset.name == name and preset.sources for name, preset in PRESETS.items())
 
