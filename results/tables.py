@@ -456,7 +456,7 @@ def on_the_demo() -> Rows:
 
 
 def _vocabularies(text: str) -> Rows:
-    """Return bits per byte of words, pieces, characters and bytes, and bits a written word against the LSTM on words."""
+    """Return bits per byte of words, pieces, characters and bytes, and bits a written word against the first row."""
     rows = [["", "units", "tokens a word", "bits per byte", "bits a written word against the LSTM on words"]]
     for one in records("vocabularies", text):
         cut = {"whitespace": "words"}.get(one["tokenizer"], one["tokenizer"])
