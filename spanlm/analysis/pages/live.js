@@ -88,7 +88,7 @@ function layNext(candidates) {
       area.focus();
       read(area.value.length);
     });
-    take.append(make("span", "chance", percent(chance)));
+    take.append(" ", make("span", "chance", percent(chance)));
     return take;
   }));
 }
