@@ -25,7 +25,7 @@ from spanlm.runs.model import TrainedModel
 from spanlm.scoring.options import EXPECTED
 
 MOST_MEGABYTES = 16
-"""Of the weights in a page; a word then takes a browser about ten milliseconds."""
+"""Of the weights in a page, which a browser then opens in about a second."""
 
 _SCRIPTS = ("reader.js", "help.js", "words_view.js", "writing.js", "network.js", "live.js")
 _LOOKS = " Words turn blue where the model looked while it was guessing this one."
@@ -45,7 +45,7 @@ def render_live(model: TrainedModel) -> str:
     halves = torch.cat([weight.detach().flatten() for weight in weights.values()]).half().cpu().numpy()
     encoded = base64.b64encode(halves.astype("<f2").tobytes()).decode()
     if (megabytes := len(encoded) / 1e6) > MOST_MEGABYTES:
-        why = f"its weights would take {megabytes:,.0f} MB of a page; must be at most {MOST_MEGABYTES}"
+        why = f"its weights would take {megabytes:,.1f} MB of a page; must be at most {MOST_MEGABYTES}"
         way_out = f"Train with a smaller vocabulary (data.max_size), or take `spanlm serve {model.folder}`"
         raise InputError(model.folder, limit=why, way_out=way_out)
     if not math.isfinite(float(halves.max() - halves.min())):

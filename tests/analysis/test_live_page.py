@@ -135,7 +135,7 @@ def test_what_is_too_large_is_refused() -> None:
     words = Vocabulary((EOS, UNK, *map(str, range(60_000))))
     config = RunConfig(model=ModelConfig(embedding_size=100, encoder=STACK, memory=KeyValueConfig(roles=3)))
     model = TrainedModel(LanguageModel(config.model, len(words)), words, config, Path("runs/x"))
-    with pytest.raises(InputError, match=r"runs/x: its weights would take 17 MB .* at most 16\. .*data\.max_size"):
+    with pytest.raises(InputError, match=r"runs/x: its weights would take 16\.8 MB .* at most 16\. .*data\.max_size"):
         render_live(model)
 
 
