@@ -23,6 +23,7 @@ from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NoMemoryConfig
 from spanlm.runs.model import TrainedModel
 from spanlm.scoring.options import EXPECTED
+from spanlm.store.files import run_name
 
 MOST_MEGABYTES = 16
 """Of the weights in a page, which a browser then opens in about a second."""
@@ -42,13 +43,13 @@ def render_live(model: TrainedModel) -> str:
     _refuse_others(model)
     texts, config = model.texts, model.config
     weights = _weights(model.model)
-    halves = torch.cat([weight.detach().flatten() for weight in weights.values()]).half().cpu().numpy()
-    encoded = base64.b64encode(halves.astype("<f2").tobytes()).decode()
-    if (megabytes := len(encoded) / 1e6) > MOST_MEGABYTES:
+    numbers = sum(weight.numel() for weight in weights.values())
+    if (megabytes := numbers * 2 * 4 / 3 / 1e6) > MOST_MEGABYTES:  # base64 has 4 letters for 3 bytes
         why = f"its weights would take {megabytes:,.1f} MB of a page; must be at most {MOST_MEGABYTES}"
         way_out = f"Train with a smaller vocabulary (data.max_size), or take `spanlm serve {model.folder}`"
         raise InputError(model.folder, limit=why, way_out=way_out)
-    if not math.isfinite(float(halves.max() - halves.min())):
+    halves = torch.cat([weight.detach().flatten() for weight in weights.values()]).half().cpu()
+    if not halves.isfinite().all():
         raise InputError(model.folder, limit="has a weight beyond 65,504, the largest number of 16 bits")
     memory = _memory(model.model)
     content = {
@@ -62,7 +63,7 @@ def render_live(model: TrainedModel) -> str:
         "layers": sum(".weight_hh" in name for name in weights),
         "memory": memory,
         "sizes": {name: weight.numel() for name, weight in weights.items()},
-        "weights": encoded,
+        "weights": base64.b64encode(halves.numpy().astype("<f2").tobytes()).decode(),
     }
     as_written = f" Words are read as you write them: write as {texts.convention} does." if texts.convention else ""
     parts = {
@@ -71,7 +72,7 @@ def render_live(model: TrainedModel) -> str:
         "record": page_data(content),
     }
     styles = ("reader.css", "writing.css")
-    return filled_page("live.html", parts, styles, _SCRIPTS, f"{model.folder.name} reads as you write")
+    return filled_page("live.html", parts, styles, _SCRIPTS, f"{run_name(model.folder)} reads as you write")
 
 
 def _refuse_others(model: TrainedModel) -> None:

@@ -251,6 +251,9 @@ def test_what_is_written_is_never_markup_nor_a_line_end(visit: Open) -> None:
     assert len(page.evaluate("reader.content.tokens")) == 2000
     text.fill("the")
     assert trouble.is_hidden()
+    page = visit(MODELS["characters"]())
+    page.locator("#text").fill("  ")
+    assert words_of(page) == ["¶", "▁", "▁", "¶"]
 
 
 @pytest.mark.slow

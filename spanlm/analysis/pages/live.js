@@ -10,6 +10,8 @@ const reader = new Reader(byId("reader"), { tint: "surprisal" });
 const area = byId("text");
 let words = []; // of the text, as `positionAt` takes them
 
+const writtenIn = (text) => text.match(WRITTEN) ?? [];
+
 // the words of each line of a text, without blank lines at its end
 function linesOf(text) {
   let begin = 0;
@@ -56,7 +58,7 @@ function contentOf(tokens, steps) {
   return { ...content, window, nearest: memory.nearest, held: rows.map((row) => row.length),
     weights: rows.map((row) => [...Array(window - row.length).fill(0), ...row.map((share) => 1000 * share)]),
     mean: full.length > 1 ? full[0].map((_, j) => 100 * full.reduce((sum, row) => sum + row[j], 0) / full.length) : null,
-    darkest: Math.ceil(20 * Math.max(0, ...full.flat())) / 20 || 1 }; // a round one
+    darkest: Math.ceil(20 * full.flat().reduce((a, b) => Math.max(a, b), 0)) / 20 || 1 }; // a round one
 }
 
 function countsOf(tokens, bits) {
@@ -66,7 +68,7 @@ function countsOf(tokens, bits) {
     const sum = scored.length ? scored.reduce((a, b) => a + b) / scored.length : null;
     return { bits: sum, perplexity: sum === null ? null : 2 ** sum };
   };
-  return { ...mean(bits), known: mean(bits.filter((_, t) => isKnown(t + 1))), words: area.value.match(WRITTEN).length,
+  return { ...mean(bits), known: mean(bits.filter((_, t) => isKnown(t + 1))), words: writtenIn(area.value).length,
     unknown: words.filter(({ tokens: numbers }) => !numbers.every(isKnown)).length };
 }
 
@@ -96,14 +98,16 @@ function layNext(candidates) {
 // read what is written, and show the word at the caret; null: one that is worth a look
 function read(caret) {
   growTextarea();
-  const whole = tokensOf(linesOf(area.value)), tokens = whole.slice(0, MOST_TOKENS), reserved = (area.value.match(WRITTEN) ?? []).includes(page.eos);
+  const whole = tokensOf(linesOf(area.value)), tokens = whole.slice(0, MOST_TOKENS);
+  const reserved = writtenIn(area.value).includes(page.eos);
   tellTrouble(reserved ? new Error(`the word ${page.eos} is reserved for the end of a line: write it another way`)
     : whole.length > MOST_TOKENS ? new Error(`of ${whole.length.toLocaleString("en")} tokens only the first ${MOST_TOKENS.toLocaleString("en")} are read`) : null);
   const empty = reserved || tokens.length < 2;
   document.body.classList.toggle("empty", empty);
   if (empty) {
     byId("status").textContent = "Write something, or choose an example.";
-    return layNext([]);
+    layNext([]);
+    return;
   }
   const atLineEnd = /\n[ \t]*$/.test(area.value); // then the next line's first word is expected, too
   const closed = atLineEnd ? [...tokens, page.eos] : tokens;
@@ -112,7 +116,6 @@ function read(caret) {
   reader.fill(content, { position: caret === null ? null : positionAt(caret, words) });
   tellCounts(countsOf(tokens, content.bits));
   layNext(silent(closed, closed.length - 2) ? [] : spelled(last(steps)));
-  return undefined;
 }
 
 function open({ text }) {
