@@ -150,23 +150,12 @@ anew and lines are numbered from 1.
 
 
 def _score_more() -> str:
-    descriptions = {name: layout.description for name, layout in LAYOUTS.items()}
-    predictors, layouts, repairs = (
-        "\n\n".join(f"{name}: {text}." for name, text in texts.items()) for texts in (PREDICTORS, descriptions, REPAIRS)
-    )
-    return f"""{MORE_SCORE}
-The words of --predictors:
-
-{predictors}
-
-What --layout sets where other options do not; of a|b the column that the table has:
-
-{layouts}
-
-The words of --repair:
-
-{repairs}
-"""
+    layouts = {name: layout.description for name, layout in LAYOUTS.items()}
+    lists = {"--predictors": PREDICTORS, "--layout, before which other options go": layouts, "--repair": REPAIRS}
+    paragraphs = [MORE_SCORE]
+    for option, meanings in lists.items():
+        paragraphs += [f"The words of {option}:", *(f"{name}: {text}." for name, text in meanings.items())]
+    return "\n\n".join(paragraphs)
 
 
 def score(arguments: list[str]) -> argparse.Namespace:
