@@ -41,6 +41,7 @@ from spanlm.models.interfaces import Attention, LMState, Readout
 from spanlm.models.language_model import to_be_filled
 from spanlm.runs.model import Model, TrainedModel
 from spanlm.store.files import new_folder
+from spanlm.training.card import CARD, run_card
 
 try:
     import transformers as transformers  # re-exported for `yardstick`, which needs the classes below
@@ -408,6 +409,8 @@ def export(trained: Model, folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder}: is there and not empty; name a new folder")
     model, tokenizer = to_hf(trained)
+    opened = trained.config.training.batching.predict_first
+    card = run_card(trained.folder, trained.config, len(trained.vocabulary), model.model.config, opened=opened)
     names = {auto: kind.__name__ for auto, kind in CLASSES.items()}
     model.config.auto_map = {auto: f"{MODELING[:-3]}.{name}" for auto, name in names.items()}
     try:
@@ -418,6 +421,7 @@ def export(trained: Model, folder: Path) -> None:
             tokenizer.save_pretrained(new)
             imported = f"from spanlm.interop.hf import {', '.join(names.values())}  # noqa: F401\n"
             (new / MODELING).write_text(imported)
+            (new / CARD).write_text(card.text, encoding="utf-8")
     except Exception as error:  # `tokenizers` raises nothing narrower
         raise RunError(f"{folder}: cannot be written: {error}. Make room, or choose another folder.") from error
 

@@ -19,7 +19,7 @@ from spanlm.errors import InputError, Interrupted, RunError
 from spanlm.models.interfaces import LMState
 from spanlm.models.ops.precision import products, usable
 from spanlm.scoring.perplexity import log_of_training
-from spanlm.scoring.protocol import Protocol
+from spanlm.scoring.protocol import KINDS, Protocol, lines_counted
 from spanlm.scoring.stream import read
 from spanlm.scoring.tally import tally
 from spanlm.store.checkpoints import Checkpoint, holds_checkpoints, load_last_checkpoint, save_checkpoint
@@ -189,7 +189,19 @@ class Trainer:
             self.watcher.note(f"in {before} until now, in {now} from here on: the weights will differ")
         origin, unk = None if self.started is None else self.started.weights, self.corpus.unk_tokens("train")
         if self.writes:
-            record_start(self.folder, self.device, origin, self.corpus.texts, now, unk, self.ranks.count)
+            texts, how = self.corpus.texts, self._validation
+            record_start(self.folder, self.device, origin, texts, now, unk, self.ranks.count, how)
+
+    @property
+    def _validation(self) -> str:
+        """The protocol of validation, in words."""
+        batching = self.config.training.batching
+        kind = setup.batching_kind(batching.kind, self.corpus.splits["train"])
+        if not batching.predict_first:
+            lines = lines_counted(self.corpus.lines)
+            return f"every token but the first of each line predicted once, <eos> counted; state reset at each{lines}"
+        context = next(context for context, cut in KINDS.items() if cut == kind)
+        return Protocol(context=context, batch_size=batching.eval_batch_size).description(self.corpus, "valid")
 
     def _note_averages(self) -> None:
         training, optimizer = self.config.training, self.config.training.optimizer
