@@ -370,6 +370,19 @@ def test_the_verb_writes_a_folder_that_another_process_reads(run: spanlm.Trained
     assert float(found) == pytest.approx(expected.item(), abs=1e-3)
 
 
+def test_the_hub_reads_the_card_of_an_export(run: spanlm.TrainedModel, tmp_path: Path) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    hf.export(run, tmp_path / "out")
+    card = hub.ModelCard.load(tmp_path / "out/README.md")
+    assert (card.data.library_name, card.data.license) == ("transformers", None)
+    (result,) = card.data.eval_results
+    (own,) = hub.ModelCard.load(run.folder / "README.md").data.eval_results
+    assert result == own and result.metric_type == "perplexity" and result.dataset_split == "validation"
+    assert "the tokenizer puts `<eos>` before a text" in " ".join(card.text.split())
+    hf.export(run.with_attention("window=2"), tmp_path / "changed")
+    assert "No number is recorded for these weights." in hub.ModelCard.load(tmp_path / "changed/README.md").text
+
+
 def test_what_cannot_be_exported_is_refused(run: spanlm.TrainedModel, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="name one run"):
         hf.to_hf(spanlm.TrainedEnsemble([run, run]))
