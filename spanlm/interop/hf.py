@@ -1,7 +1,6 @@
 """Trained models as models of Hugging Face's `transformers` (extra `hf`).
 
-Importing this module registers AutoConfig, AutoModelForCausalLM and AutoModelForSequenceClassification; `to_hf` has an
-example.
+Importing this module registers its `CLASSES`; `to_hf` has an example.
 The model wraps `LanguageModel`, so that every encoder, memory and head works. Tensors are batch-first here:
 
     input_ids, attention_mask, labels (B, N) → loss, logits (B, N, V), hidden_states, attentions ((B, 1, N, L),), state
