@@ -1,6 +1,10 @@
 """Weights kept during training, after so many words: each a run that loads, to the bit, however the run came there."""
 
+import json
+import random
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -13,6 +17,7 @@ from spanlm.store.files import run_name
 from spanlm.store.run_folder import model_digest
 from spanlm.training.config import TrainingConfig
 from spanlm.training.run import train
+from tests.training.processes import Processes
 from tests.training.small import RUNS, STAGES, Heard, make_config, make_corpus, with_training
 from tests.training.test_signals import stopped_at
 
@@ -40,6 +45,24 @@ def test_a_resumed_run_keeps_the_same_weights(room: Path, name: str) -> None:
     train(plain, make_corpus(), room / "plain")
     for weights in ("model.safetensors", "vocabulary.json"):
         assert (room / "plain" / weights).read_bytes() == (room / "whole" / weights).read_bytes(), "it changes nothing"
+
+
+@pytest.mark.slow
+def test_killed_while_it_keeps_weights(processes: Processes, room: Path) -> None:
+    """At a moment of each kind between the first call of `save_revision` and its return."""
+    fields = {"keep_at": [100, 300], "epochs": 1, "checkpoint_every": 4}
+    arguments: dict[str, Any] = {"name": next(iter(RUNS)), "fields": fields}
+    assert processes.run("train_run", folder=str(room / "whole"), survey=str(room / "moments"), **arguments) == 0
+    moments = json.loads((room / "moments").read_text())
+    first = next(number for number, label in enumerate(moments) if "save_revision call" in label)
+    last = next(number for number, label in enumerate(moments) if "save_revision return" in label)
+    kinds = {label: first + number for number, label in enumerate(moments[first : last + 1])}
+    for number, moment in enumerate(random.Random(3).sample(sorted(kinds.values()), 12)):
+        folder = room / f"killed-{number}"
+        assert processes.run("train_run", folder=str(folder), kill_at=moment, **arguments) == -signal.SIGKILL
+        assert processes.run("train_run", folder=str(folder), **arguments) == 0
+        assert kept(folder) == kept(room / "whole"), moments[moment]
+        assert sorted(path.name for path in (folder / "revisions").iterdir()) == ["100", "300"], moments[moment]
 
 
 def test_a_step_that_is_done_again_keeps_its_weights_again(room: Path) -> None:
