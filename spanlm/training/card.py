@@ -49,7 +49,7 @@ tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
 ```
 
 That runs one line, which imports the package `spanlm`. Logits are log-probabilities; the tokenizer {opens} before a
-text. `spanlm.load("hf:path/to/this/folder")` scores texts by word."""
+text."""
 _USES = """\
 For research and teaching. Do not use it to decide about people, to state facts, or to write text that is taken for a
 person's: it repeats what its corpus has, errors and slurs too. Perplexities compare only with those of the same text,
@@ -89,7 +89,7 @@ class Card:
             {
                 "task": {"type": "text-generation", "name": "language modelling"},
                 "dataset": {**dataset, "split": "validation" if split == "valid" else split},
-                "metrics": [{"type": "perplexity", "name": f"perplexity ({how})", "value": round(ppl, 4)}],
+                "metrics": [{"type": "perplexity", "name": f"perplexity per token ({how})", "value": round(ppl, 4)}],
             }
             for split, ppl, how in self.measured
         ]
@@ -105,7 +105,7 @@ class Card:
         hashes = ", ".join(f"{split} `{digest}`" for split, digest in self.texts.items())
         unit = "tokens, of any text" if is_exact(self.data.effective_tokenizer) else "words; any other is `<unk>`"
         rows = [f"| {split} | {ppl:.2f} | {how.replace('<eos>', '`<eos>`')} |" for split, ppl, how in self.measured]
-        table = ["| part | perplexity | how it was counted |", "|---|---|---|", *rows]
+        table = ["| part | perplexity per token | how it was counted |", "|---|---|---|", *rows]
         return [
             *(f"# {self.name}", "", f"A language model: {', '.join(what for what, _ in self.parts.values())}.", ""),
             *(f"* {part}: {what}{f': `{equation}`' * bool(equation)}" for part, (what, equation) in self.parts.items()),

@@ -37,7 +37,7 @@ def test_the_number_is_that_of_evaluate_under_its_protocol(tmp_path: Path, tiny_
         (metric,) = result["metrics"]
         found = spanlm.load(folder, "cpu").evaluate(split="valid", state=state, batch_size=size)
         assert metric["value"] == pytest.approx(found.perplexity, rel=1e-4)
-        assert metric["name"] == f"perplexity ({found.protocol})"
+        assert metric["name"] == f"perplexity per token ({found.protocol})"
         assert result["dataset"] == {"type": "tiny", "name": "tiny", "split": "validation"}
         text = (folder / CARD).read_text(encoding="utf-8")
         assert all(digest in text for digest in corpus.texts.values()) and len(corpus.texts) == 3
