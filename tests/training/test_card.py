@@ -29,7 +29,7 @@ def test_the_number_is_that_of_evaluate_under_its_protocol(tmp_path: Path, tiny_
     """With the streams and the resets of validation."""
     for kind, state, size in (("streams", "carry", 3), ("documents", "document", 3), ("sentences", "line", 3)):
         batching = replace(tiny_config.training.batching, kind=kind, eval_batch_size=size)
-        config = with_training(tiny_config, epochs=2, batching=batching)
+        config = with_training(tiny_config, epochs=1, batching=batching)
         folder = tmp_path / kind
         corpus = spanlm.load_corpus(config.data)
         train(config, corpus, folder)

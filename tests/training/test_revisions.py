@@ -77,6 +77,7 @@ def test_a_step_that_is_done_again_keeps_its_weights_again(room: Path) -> None:
     assert [path.name for path in (room / "run/revisions").iterdir()] == ["100"]
 
 
+@pytest.mark.slow
 def test_a_revision_is_the_model_that_validation_read(room: Path) -> None:
     """At an epoch's end: of the best epoch it is the run's own, also where validation reads averages of weights."""
     for name in ("key-value-predict, shuffled documents, adam", STAGES):
