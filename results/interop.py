@@ -35,9 +35,9 @@ TEXT = ["the cat sat on the mat .", "a zebra ran", "He said the name is bound to
 
 
 @torch.no_grad()
-def surprisals(model: Any, tokenizer: Any, text: str, opened: bool = True) -> list[float]:
-    """Bits of each word of a line by the exported model's logits, after <eos> if `opened`."""
-    ids = torch.tensor([[*[tokenizer.eos_token_id] * opened, *tokenizer(text).input_ids]])
+def surprisals(model: Any, tokenizer: Any, text: str) -> list[float]:
+    """Bits of each word of a line by the exported model's logits, after the tokenizer's <eos> if it has one."""
+    ids = tokenizer(text, return_tensors="pt").input_ids
     log_p = model(ids).logits[0, :-1].gather(-1, ids[0, 1:, None]).squeeze(-1)
     bits: list[float] = (-log_p.double() / math.log(2)).tolist()
     return bits
@@ -61,13 +61,12 @@ def preset_row(run: spanlm.TrainedModel, folder: Path) -> dict[str, Any]:
     model.save_pretrained(folder)
     again = AutoModelForCausalLM.from_pretrained(folder)
     ids = torch.randint(2, len(run.vocabulary), (3, 9), generator=torch.Generator().manual_seed(2))
-    opened = run.texts.predict_first
     return {
         "cut": cut(model, ids),
         "padding": {side: padded(model, ids, left=side == "left") for side in ("left", "right")},
         "beams_equal": same_beams(model, ids),
         "saved_equal": farthest(again(ids).logits, model(ids).logits) == 0.0,
-        "surprisal_bits": largest((surprisals(model, tokenizer, text, opened), scored(run, text)) for text in TEXT),
+        "surprisal_bits": largest((surprisals(model, tokenizer, text), scored(run, text)) for text in TEXT),
     }
 
 
@@ -88,7 +87,7 @@ def presets() -> dict[str, Any]:
 def by_minicons(model: Any, tokenizer: Any, texts: list[str]) -> list[list[float]]:
     """Bits of each word."""
     scorer = IncrementalLMScorer(model, "cpu", tokenizer=tokenizer)
-    found = scorer.token_score(texts, bos_token=True, surprisal=True, base_two=True)
+    found = scorer.token_score(texts, surprisal=True, base_two=True)
     return [[bits for _, bits in words[1:]] for words in found]
 
 

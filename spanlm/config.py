@@ -36,10 +36,11 @@ OPTIONAL = {"model.encoder.forget_bias", "training.optimizer.clip", "training.pa
 CHANGEABLE = (
     *("training.epochs", "training.patience", "training.finetune.epochs", "training.finetune.stages"),
     *("data.dir", "data.download", "data.pieces", "training.device", "training.graph"),
+    "training.keep_at",
 )
 """Fields that a resumed run may change: ends of stages that are not over, the folders of the text and of the pieces
-(vocabulary and checkpoint identify both), the device's name (the checkpoint knows its kind), and how its steps are
-started.
+(vocabulary and checkpoint identify both), the device's name (the checkpoint knows its kind), how its steps are
+started, and which revisions are kept.
 
 With a cosine the rate of every step depends on training.epochs, which then may not change.
 All of `finetune` may change as long as the run has no finetune stages: no step depends on it.
@@ -58,7 +59,7 @@ ADDED = {
     **{"data.marks": None, "data.vocabulary_size": None, "data.pieces": None, "training.schedule.milestones": None},
     **{"model.encoder.newest_apart": False, "model.memory.includes_current": False, "model.memory.recency": "none"},
     **{"training.graph": "off", "training.batching.length_multiple": 1, "training.optimizer.beta2": 0.999},
-    "training.schedule.final_share": 0.1,
+    **{"training.schedule.final_share": 0.1, "training.keep_at": None},
 }
 """Fields that the first runs of schema 1 lack, with the value that they then have, which no digest shows."""
 

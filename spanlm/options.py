@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
@@ -27,6 +28,9 @@ Tree = Mapping[str, Any]
 _LISTS = tuple, Sequence
 _WRITTEN = "data.", "model.", "training.", "ngram."
 """Groups of configurations, in which null can be written."""
+
+_COUNT = re.compile(r"(\d{1,15}(?:\.\d*)?(?:E\d{1,2})?)([KM]?)")
+_SCALES = {"": 1, "K": 1_000, "M": 1_000_000}
 
 _TYPES = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 
@@ -194,9 +198,7 @@ def _said(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return " or ".join(filter(None, [", ".join(map(str, inner[:-1])), str(inner[-1])]))
     if get_origin(kind) in _LISTS:
-        return (
-            f"a list of {len(inner) if len(inner) > 1 and inner[-1] is not ... else 'values'}, each {_said(inner[0])}"
-        )
+        return f"a list of {len(inner) if len(inner) > 1 and inner[-1] is not ... else 'values'}, each {said(inner[0])}"
     return _TYPES.get(kind) or f"a {getattr(kind, '__name__', kind)}"
 
 
@@ -231,6 +233,20 @@ def fitted(value: Any, kind: Any) -> Any:
     return value
 
 
+def whole_count(value: int | str) -> int:
+    """Return the whole number that a value stands for, as 1000000, 1e6 or 1M; ValueError: it stands for none."""
+    count = _COUNT.fullmatch(str(value).upper().replace("_", "").replace(",", ""))
+    if count is None:
+        raise ValueError(value)
+    return round(float(count[1]) * _SCALES[count[2]])
+
+
+def short_count(count: int) -> str:
+    """Write a whole number with the largest of M and K that leaves no fraction: 1M, 1500K, 1234."""
+    scale = next((scale for scale in ("M", "K") if count % _SCALES[scale] == 0), "")
+    return f"{count // _SCALES[scale]}{scale}"
+
+
 def from_text(text: str, kind: Any) -> Any:
     """Return the value that a text stands for; a list is written [1, 2].
 
@@ -251,7 +267,7 @@ def from_text(text: str, kind: Any) -> Any:
 def _parsed(text: str, kind: Any) -> Any:
     if get_origin(kind) in _LISTS and text[:1] + text[-1:] == "[]":
         inner = get_args(kind)
-        return fitted([_parsed(part.strip(), inner[0]) for part in text[1:-1].split(",") if part.strip()], kind)
+        return fitted([from_text(part.strip(), inner[0]) for part in text[1:-1].split(",") if part.strip()], kind)
     if kind is bool and text.lower() in ("true", "false"):
         return text.lower() == "true"
     if kind is float:

@@ -27,6 +27,7 @@ from spanlm.errors import InputError, Interrupted, as_written, named, nearest, r
 from spanlm.jobs import Engine
 from spanlm.models.counting import count_configured, lstm_budget, match_parameters
 from spanlm.models.encoders import AWDLSTMConfig
+from spanlm.options import whole_count
 from spanlm.papers.registry import PRESETS, find_preset
 from spanlm.store.files import expanded
 from spanlm.store.run_folder import CONFIG, PIECES, SEED, seed_folders, vocabulary_file
@@ -36,7 +37,6 @@ from spanlm.training.progress import Watcher
 from spanlm.training.run import train
 from spanlm.training.setup import refuse_unfit
 
-_BUDGET = re.compile(r"LSTM(?P<units>\d{1,5})|(?P<number>\d{1,15}(\.\d*)?(E\d{1,2})?)(?P<scale>[KM]?)")
 _DEFAULT_PRESET = "demo"
 
 
@@ -228,13 +228,12 @@ def matched_field(config: RunConfig) -> str:
 
 def matched(config: RunConfig, wanted: str, vocabulary_size: int) -> RunConfig:
     """Choose the hidden size that meets a budget: a number θ_M, or `LSTMn` for that of an LSTM of n units."""
-    budget_match = _BUDGET.fullmatch(wanted.upper().replace("_", "").replace(",", ""))
-    if budget_match is None:
-        raise InputError(
-            "match_parameters", wanted, "must be a number (3731200, 3.7M) or LSTM and a hidden size (LSTM300)"
-        )
-    if budget_match["units"]:
-        budget = lstm_budget(int(budget_match["units"]), config.model, vocabulary_size)
+    if units := re.fullmatch(r"LSTM(\d{1,5})", re.sub("[_,]", "", wanted.upper())):
+        budget = lstm_budget(int(units[1]), config.model, vocabulary_size)
     else:
-        budget = round(float(budget_match["number"]) * {"": 1, "K": 1e3, "M": 1e6}[budget_match["scale"]])
+        try:
+            budget = whole_count(wanted)
+        except ValueError:
+            limit = "must be a number (3731200, 3.7M) or LSTM and a hidden size (LSTM300)"
+            raise InputError("match_parameters", wanted, limit) from None
     return replace(config, model=match_parameters(config.model, vocabulary_size, budget))

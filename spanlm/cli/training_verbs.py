@@ -45,13 +45,14 @@ def bench(arguments: list[str]) -> argparse.Namespace:
 
 
 EXPORT = """
-Write a trained model in the format of another library. hf: a folder with model and tokenizer for Hugging Face's
-transformers.
+Write a trained model in the format of another library. hf: a folder with model, tokenizer and model card (README.md)
+for Hugging Face's transformers.
 
   spanlm export runs/demo --to hf --out demo-hf
+  spanlm export runs/demo/revisions/1M --out demo-1M
 
-The folder holds no model code: in Python `import spanlm.interop.hf` registers the classes, or trust_remote_code=True
-does. Needs the extra hf.
+The tokenizer puts <eos> before each text, so that its first word is scored. The folder holds no model code: in Python
+`import spanlm.interop.hf` registers the classes, or trust_remote_code=True does. Needs the extra hf.
 """
 
 

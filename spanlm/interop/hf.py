@@ -1,6 +1,6 @@
 """Trained models as models of Hugging Face's `transformers` (extra `hf`).
 
-Importing this module registers AutoConfig and AutoModelForCausalLM; `to_hf` has an example.
+Importing this module registers its `CLASSES`; `to_hf` has an example.
 The model wraps `LanguageModel`, so that every encoder, memory and head works. Tensors are batch-first here:
 
     input_ids, attention_mask, labels (B, N) → loss, logits (B, N, V), hidden_states, attentions ((B, 1, N, L),), state
@@ -10,13 +10,15 @@ with the following words. Padding on either side changes no number and costs no 
 end, and each piece is read only for the rows that have words in it.
 
 A run reads lines, each opened and closed by <eos>, which is the tokenizer's `bos_token`, `eos_token` and `pad_token`.
-The tokenizer writes <eos> for each line end within a text; it puts none before the text.
+The tokenizer puts <eos> before each text, from which its first word is predicted (not of a run that only read first
+words, training.batching.predict_first=false), and writes <eos> for each line end within the text.
+add_special_tokens=False leaves the first one out, as for words that continue a text.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import asdict, dataclass
@@ -34,14 +36,15 @@ from spanlm.data.subwords import SPACE
 from spanlm.data.tokenizer import OTHER_SPACE, UNSEEN
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, installation, require
-from spanlm.models.interfaces import LMState, Readout
+from spanlm.models.interfaces import Attention, LMState, Readout
 from spanlm.models.language_model import to_be_filled
 from spanlm.runs.model import Model, TrainedModel
 from spanlm.store.files import new_folder
+from spanlm.training.card import CARD, run_card
 
 try:
     import transformers as transformers  # re-exported for `yardstick`, which needs the classes below
-    from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers, processors
     from tokenizers.models import BPE, WordLevel
 except ImportError:
     raise InputError(f"Hugging Face needs more: {installation('hf')}") from None
@@ -57,6 +60,9 @@ IGNORED = -100
 
 MODELING = "modeling_spanlm.py"
 """File of an exported folder that imports the installed package, for `trust_remote_code`; it defines no model."""
+
+SCORE_DEVIATION = 0.02
+"""Standard deviation of the first weights of a classifier, the usual one of `transformers`."""
 
 
 class SpanlmConfig(transformers.PreTrainedConfig):  # type: ignore[misc]
@@ -100,8 +106,8 @@ class SpanlmOutput(transformers.utils.ModelOutput):  # type: ignore[misc]
     hidden_states: tuple[Tensor, ...] | None = None
 
 
-class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixin):  # type: ignore[misc]
-    """A recurrent language model of spanlm.
+class SpanlmPreTrainedModel(transformers.PreTrainedModel):  # type: ignore[misc]
+    """The network of a run, and how it reads rows of words by a mask.
 
     Raises:
         InputError: the configuration has no model, or one unknown to this version.
@@ -110,7 +116,6 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
     config_class = SpanlmConfig
     base_model_prefix = "model"
     main_input_name = "input_ids"
-    _is_stateful = True
 
     def __init__(self, config: SpanlmConfig) -> None:
         super().__init__(config)
@@ -124,14 +129,9 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
         tied = [name for name, value in parameters if value is self.model.embedding.weight and name != words]
         self._tied_weights_keys = dict.fromkeys(tied, words)
         config.tie_word_embeddings = bool(tied)
-        self.post_init()
 
     def _init_weights(self, module: torch.nn.Module) -> None:
         pass  # `LanguageModel` has drawn the weights
-
-    @classmethod
-    def _supports_default_dynamic_cache(cls) -> bool:
-        return False
 
     @classmethod
     def from_pretrained(cls, *arguments: Any, **more: Any) -> Any:
@@ -153,6 +153,96 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
     def set_input_embeddings(self, value: torch.nn.Module) -> None:
         raise InputError("the vocabulary of a trained model cannot be changed; train one with the words that you need")
 
+    def _read(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None,
+        state: LMState | None,
+        values: Callable[[Tensor, Readout], list[Tensor]],
+    ) -> tuple[list[Tensor], Tensor, LMState]:
+        """Read words (B, N) after `state`, or from the beginning; return values, mask (B, N) and state.
+
+        `values` gives those of words (T, n) and their readout, (T, n, …) each; they are returned as (B, N, …).
+        """
+        shape = input_ids.shape
+        require(len(shape) == 2 and min(shape) > 0, "input_ids", tuple(shape), "rows of one word or more, as <eos>")
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        mask = mask.bool() if state is None else mask.bool()[..., -shape[1] :]
+        _require_shape("attention_mask", mask, input_ids)
+        if self.dtype not in (torch.float32, torch.float64):
+            name = str(self.dtype).removeprefix("torch.")
+            way = f"load without dtype, and use torch.autocast for products in {name}"
+            raise InputError("dtype", name, f"states and sums need float32 weights; {way}")
+        state = self.model.init_state(len(input_ids)) if state is None else state
+        if _streams(state) != len(input_ids):
+            raise InputError("state", limit=f"is of {_streams(state)} rows, and input_ids has {len(input_ids)}")
+        read: list[list[Tensor]] = []
+        for rows, columns in _rectangles(mask):
+            some = rows if len(rows) else rows.new_zeros(1)  # only padding here: read a row for the shapes
+            tokens = input_ids[some, columns].T
+            readout, after = self._advance(tokens, state, some)
+            state = after if len(rows) else state
+            pieces = values(tokens, readout)
+            read.append([_on_rows(x[:, : len(rows)].transpose(0, 1), rows, len(input_ids)) for x in pieces])
+        return [*map(_aligned, zip(*read, strict=True))], mask, state
+
+    def _advance(self, tokens: Tensor, state: LMState, rows: Tensor) -> tuple[Readout, LMState]:
+        """Read words (T, n) of n of the B rows; return their readout, and the state of all rows."""
+        others = torch.tensor(sorted({*range(_streams(state))} - {*rows.tolist()}), device=rows.device).long()
+        readout, after = self.model(tokens, state.select(rows) if len(others) else state)
+        if len(others):
+            after = LMState.beside([state.select(others), after]).select(torch.cat([others, rows]).argsort())
+        return readout, after
+
+
+class SpanlmForSequenceClassification(SpanlmPreTrainedModel):
+    """A classifier of texts: a linear layer on the network's readout at the last word of each row.
+
+    The layer is drawn if the folder is that of a language model. Labels and losses are those of `transformers`
+    (`num_labels`, `problem_type`). Padding on either side changes nothing; it is known by the mask alone, since <eos>
+    is also a word.
+    """
+
+    def __init__(self, config: SpanlmConfig) -> None:
+        super().__init__(config)
+        self.score = torch.nn.Linear(self.model.memory.readout_size, config.num_labels, bias=False)
+        self.post_init()
+
+    def _init_weights(self, module: torch.nn.Module) -> None:
+        if module is self.score:
+            torch.nn.init.normal_(module.weight, std=SCORE_DEVIATION)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        return_dict: bool | None = None,
+    ) -> transformers.modeling_outputs.SequenceClassifierOutput | tuple[Any, ...]:
+        """Return the logits (B, C) of words (B, N), and the loss of their labels; InputError: as the language model."""
+        (features,), mask, _ = self._read(input_ids, attention_mask, None, lambda _, readout: [readout.features])
+        last = mask.long().cumsum(1).argmax(1)
+        logits = self.score(features[torch.arange(len(last), device=last.device), last])
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(logits=logits, labels=labels, pooled_logits=logits, config=self.config)
+        output = transformers.modeling_outputs.SequenceClassifierOutput(loss=loss, logits=logits)
+        return output if return_dict is not False else output.to_tuple()
+
+
+class SpanlmForCausalLM(SpanlmPreTrainedModel, transformers.GenerationMixin):  # type: ignore[misc]
+    """A recurrent language model of spanlm."""
+
+    _is_stateful = True
+
+    def __init__(self, config: SpanlmConfig) -> None:
+        super().__init__(config)
+        self.post_init()
+
+    @classmethod
+    def _supports_default_dynamic_cache(cls) -> bool:
+        return False
+
     def forward(
         self,
         input_ids: Tensor,
@@ -172,65 +262,31 @@ class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMix
             InputError: no words; a mask, labels or a state of another shape; weights of half precision; or
                 `output_attentions` for a model without attention.
         """
-        shape = input_ids.shape
-        require(len(shape) == 2 and min(shape) > 0, "input_ids", tuple(shape), "rows of one word or more, as <eos>")
-        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        mask = mask.bool() if state is None else mask.bool()[..., -shape[1] :]
-        for name, beside in (("attention_mask", mask), ("labels", labels)):
-            if beside is not None:
-                require(beside.shape == shape, name, tuple(beside.shape), f"of the shape of input_ids, {tuple(shape)}")
-        if self.dtype not in (torch.float32, torch.float64):
-            name = str(self.dtype).removeprefix("torch.")
-            way = f"load without dtype, and use torch.autocast for products in {name}"
-            raise InputError("dtype", name, f"states and sums need float32 weights; {way}")
-        state = self.model.init_state(len(input_ids)) if state is None else state
-        if _streams(state) != len(input_ids):
-            raise InputError("state", limit=f"is of {_streams(state)} rows, and input_ids has {len(input_ids)}")
+        if labels is not None:
+            _require_shape("labels", labels, input_ids)
         looks = bool(self.config.output_attentions if output_attentions is None else output_attentions)
         hidden = bool(self.config.output_hidden_states if output_hidden_states is None else output_hidden_states)
-        read: list[list[Tensor]] = []
-        for rows, columns in _rectangles(mask):
-            some = rows if len(rows) else rows.new_zeros(1)  # only padding here: read a row for the shapes
-            values, after = self._read(input_ids[some, columns].T, state, some, hidden, looks)
-            state = after if len(rows) else state
-            read.append([_on_rows(x[:, : len(rows)].transpose(0, 1), rows, len(input_ids)) for x in values])
-        logits, *more = map(_aligned, zip(*read, strict=True))
+
+        def values(tokens: Tensor, readout: Readout) -> list[Any]:
+            wanted: list[Any] = [self.model.head.log_probs(readout)]
+            wanted += [self.model.embedding(tokens), readout.hidden, readout.features] if hidden else []
+            return [*wanted, _attention(readout, "output_attentions").by_lag()] if looks else wanted
+
+        (logits, *more), mask, after = self._read(input_ids, attention_mask, state, values)
         output = SpanlmOutput(
             loss=None if labels is None else _loss(logits, labels, mask),
             logits=logits,
-            state=None if use_cache is False else state,
+            state=None if use_cache is False else after,
             attentions=(more.pop().unsqueeze(1),) if looks else None,
             hidden_states=tuple(more) if hidden else None,
         )
         return output if return_dict is not False else output.to_tuple()
 
-    def _read(
-        self, tokens: Tensor, state: LMState, rows: Tensor, hidden: bool, looks: bool
-    ) -> tuple[list[Tensor], LMState]:
-        """Read words (T, n) of n of the B rows; return the values (T, n, …) and the state of all rows.
-
-        The values are log p and, on request, the `hidden` states and the attention weights by lag (`looks`).
-        """
-        others = torch.tensor(sorted({*range(_streams(state))} - {*rows.tolist()}), device=rows.device).long()
-        readout, after = self.model(tokens, state.select(rows) if len(others) else state)
-        values = [self.model.head.log_probs(readout)]
-        values += [self.model.embedding(tokens), readout.hidden, readout.features] if hidden else []
-        if len(others):
-            after = LMState.beside([state.select(others), after]).select(torch.cat([others, rows]).argsort())
-        if not looks:
-            return values, after
-        if readout.attention is None:
-            raise InputError("output_attentions", limit="this model looks back at nothing that has weights")
-        return [*values, readout.attention.by_lag()], after
-
     @property
     def nearest_lag(self) -> int:
         """Lag of the last column of `attentions`, in words; 0 is the word just read."""
         word = torch.zeros(1, 1, dtype=torch.long, device=self.model.device)
-        readout: Readout = self.model(word, self.model.init_state(1))[0]
-        if readout.attention is None:
-            raise InputError("nearest_lag", limit="this model looks back at nothing that has weights")
-        return readout.attention.nearest_lag
+        return _attention(self.model(word, self.model.init_state(1))[0], "nearest_lag").nearest_lag
 
     def square_attentions(self, attentions: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Return weights (B, 1, N, L) by lag as (B, 1, N, N) by word, for BertViz; words before the first are left out.
@@ -312,7 +368,7 @@ def to_hf(trained: Model) -> tuple[SpanlmForCausalLM, transformers.PreTrainedTok
 
     Example:
         >>> model, tokenizer = spanlm.to_hf(spanlm.load("runs/demo"))
-        >>> model(**tokenizer("<eos> the name is bound", return_tensors="pt")).logits.shape[:2]  # rows, words
+        >>> model(**tokenizer("the name is bound", return_tensors="pt")).logits.shape[:2]  # rows, words and <eos>
         torch.Size([1, 5])
     """
     require(isinstance(trained, Model), "trained", trained, "a loaded model, of spanlm.load")
@@ -326,7 +382,7 @@ def to_hf(trained: Model) -> tuple[SpanlmForCausalLM, transformers.PreTrainedTok
         "model": asdict(model.config),
         "tokenizer": config.data.effective_tokenizer,
         "lines": config.data.lines,
-        "predict_first": config.training.batching.predict_first,
+        "predict_first": (opened := config.training.batching.predict_first),
     }
     special = {f"{name}_token_id": trained.vocabulary.eos_id for name in ("bos", "eos", "pad")}
     sizes = {
@@ -336,7 +392,8 @@ def to_hf(trained: Model) -> tuple[SpanlmForCausalLM, transformers.PreTrainedTok
     }
     wrapped = SpanlmForCausalLM(SpanlmConfig(run=run, architectures=[SpanlmForCausalLM.__name__], **sizes, **special))
     wrapped.model.load_state_dict(model.state_dict())
-    return wrapped.to(model.device).eval(), tokenizer_of(trained.vocabulary, config.data.effective_tokenizer)
+    tokenizer = tokenizer_of(trained.vocabulary, config.data.effective_tokenizer, opened=opened)
+    return wrapped.to(model.device).eval(), tokenizer
 
 
 def export(trained: Model, folder: Path) -> None:
@@ -351,18 +408,19 @@ def export(trained: Model, folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder}: is there and not empty; name a new folder")
     model, tokenizer = to_hf(trained)
-    model.config.auto_map = {
-        "AutoConfig": f"{MODELING[:-3]}.{SpanlmConfig.__name__}",
-        "AutoModelForCausalLM": f"{MODELING[:-3]}.{SpanlmForCausalLM.__name__}",
-    }
-    names = f"{SpanlmConfig.__name__}, {SpanlmForCausalLM.__name__}"
+    opened = trained.config.training.batching.predict_first
+    card = run_card(trained.folder, trained.config, len(trained.vocabulary), model.model.config, opened=opened)
+    names = {auto: kind.__name__ for auto, kind in CLASSES.items()}
+    model.config.auto_map = {auto: f"{MODELING[:-3]}.{name}" for auto, name in names.items()}
     try:
         with new_folder(folder) as new, quiet():
             model.save_pretrained(new)
             # safetensors makes the file readable for its owner alone
             shutil.copymode(new / "config.json", new / "model.safetensors")
             tokenizer.save_pretrained(new)
-            (new / MODELING).write_text(f"from spanlm.interop.hf import {names}  # noqa: F401\n")
+            imported = f"from spanlm.interop.hf import {', '.join(names.values())}  # noqa: F401\n"
+            (new / MODELING).write_text(imported)
+            (new / CARD).write_text(card.text, encoding="utf-8")
     except Exception as error:  # `tokenizers` raises nothing narrower
         raise RunError(f"{folder}: cannot be written: {error}. Make room, or choose another folder.") from error
 
@@ -398,17 +456,19 @@ def quiet() -> Iterator[None]:
             log.enable_progress_bar()
 
 
-def tokenizer_of(vocabulary: Vocabulary, tokenizer: TokenizerName) -> transformers.PreTrainedTokenizerFast:
+def tokenizer_of(
+    vocabulary: Vocabulary, tokenizer: TokenizerName, *, opened: bool = True
+) -> transformers.PreTrainedTokenizerFast:
     """Return a tokenizer that cuts lines into tokens as in training, with <eos> between lines.
 
-    A written <eos> is one. "straight-words" drops words of invisible characters alone, as a no-break space between two
-    spaces. Sentences are not cut: for a run whose lines were cut into sentences (`data.lines`), give one sentence a
-    line.
+    `opened` puts <eos> before each text, as a special token. A written <eos> is one. "straight-words" drops words of
+    invisible characters alone, as a no-break space between two spaces. Sentences are not cut: for a run whose lines
+    were cut into sentences (`data.lines`), give one sentence a line.
     """
     if is_exact(tokenizer):
         marks = {mark: AddedToken(mark, normalized=mark == EOS, special=True) for mark in (EOS, UNK)}
         ends = {f"{name}_token": marks[EOS] for name in ("bos", "eos", "pad")}
-        fast = _of_subwords(vocabulary, tokenizer)
+        fast = _opened(_of_subwords(vocabulary, tokenizer), vocabulary, opened)
         return transformers.PreTrainedTokenizerFast(tokenizer_object=fast, unk_token=marks[UNK], **ends)
     fast = Tokenizer(WordLevel(dict(zip(vocabulary.words, range(len(vocabulary)), strict=True)), unk_token=UNK))
     changes: list[Any] = [normalizers.Replace("\n", f" {EOS} ")]
@@ -424,7 +484,27 @@ def tokenizer_of(vocabulary: Vocabulary, tokenizer: TokenizerName) -> transforme
     # a space before the first word, too: pipelines append the decoded words to the prompt
     fast.decoder = decoders.Replace(Regex("^"), " ")
     special = {f"{name}_token": EOS for name in ("bos", "eos", "pad")}
+    fast = _opened(fast, vocabulary, opened)
     return transformers.PreTrainedTokenizerFast(tokenizer_object=fast, unk_token=UNK, **special)
+
+
+def _opened(fast: Tokenizer, vocabulary: Vocabulary, opened: bool) -> Tokenizer:
+    """Put <eos> before each text; the second text of a pair goes on in a new line."""
+    if opened:
+        template = {"single": f"{EOS} $A", "pair": f"{EOS} $A {EOS} $B"}
+        fast.post_processor = processors.TemplateProcessing(**template, special_tokens=[(EOS, vocabulary.eos_id)])
+    return fast
+
+
+def _attention(readout: Readout, field: str) -> Attention:
+    if readout.attention is None:
+        raise InputError(field, limit="this model looks back at nothing that has weights")
+    return readout.attention
+
+
+def _require_shape(name: str, values: Tensor, input_ids: Tensor) -> None:
+    shape = tuple(input_ids.shape)
+    require(tuple(values.shape) == shape, name, tuple(values.shape), f"of the shape of input_ids, {shape}")
 
 
 def _streams(state: LMState) -> int:
@@ -457,5 +537,13 @@ def _loss(log_p: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
     return torch.nn.functional.nll_loss(log_p[:, :-1].flatten(0, 1), wanted.flatten(), ignore_index=IGNORED)
 
 
+CLASSES = {
+    "AutoConfig": SpanlmConfig,
+    "AutoModelForCausalLM": SpanlmForCausalLM,
+    "AutoModelForSequenceClassification": SpanlmForSequenceClassification,
+}
+"""The class behind each name by which `transformers` finds one."""
+
 transformers.AutoConfig.register(SpanlmConfig.model_type, SpanlmConfig)
 transformers.AutoModelForCausalLM.register(SpanlmConfig, SpanlmForCausalLM)
+transformers.AutoModelForSequenceClassification.register(SpanlmConfig, SpanlmForSequenceClassification)

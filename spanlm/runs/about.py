@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spanlm.data.config import CORPORA, DEMO
+from spanlm.data.config import corpus_title
 from spanlm.errors import InputError
 from spanlm.scoring.tally import perplexity
 from spanlm.store.files import run_name
-from spanlm.store.run_folder import epoch_rows
+from spanlm.training.card import best_loss
 
 if TYPE_CHECKING:
     from spanlm.runs.model import Model
@@ -56,22 +54,9 @@ def about(model: Model) -> About:
         run_name(model.folder),
         memory.description + model.recency,
         memory.paper or None,
-        _corpus(data.corpus),
-        _best(model.folder),
+        corpus_title(data.corpus),
+        finite_perplexity(best_loss(model.folder)),
     )
-
-
-def _corpus(name: str) -> str:
-    if name == DEMO:
-        return "demo (the help texts of Python)"
-    return CORPORA[name].title if name in CORPORA else Path(name).name or name
-
-
-def _best(folder: Path) -> float | None:
-    with suppress(InputError):  # the log may be missing or damaged
-        perplexities = (finite_perplexity(row.get("loss")) for row in epoch_rows(folder))
-        return min((value for value in perplexities if value is not None), default=None)
-    return None
 
 
 def finite_perplexity(loss: object) -> float | None:

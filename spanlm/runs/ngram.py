@@ -30,9 +30,11 @@ from spanlm.scoring.ngram.model import END, START
 from spanlm.scoring.ngram.next_word import NgramModel, UnigramCache
 from spanlm.scoring.perplexity import Evaluation
 from spanlm.scoring.prefix_tree import Prefixes
+from spanlm.store import VERSION
 from spanlm.store.files import is_arpa, run_name
 from spanlm.store.provenance import PROVENANCE, record_start
 from spanlm.store.run_folder import CONFIG, METRICS, MODEL, MetricsLog, locked, refuse_family, vocabulary_file
+from spanlm.training.card import Card, write_card
 
 _LOG = logging.getLogger(__name__)
 
@@ -221,6 +223,20 @@ def train_ngram(
             speed = {"tokens_per_second": round(result.tokens_per_second, 1)}
             log.write({"event": split, **values, **speed, "time": datetime.now(UTC).isoformat()})
         log.close()
+        measured = [(split, result.perplexity, result.protocol) for split, result in results.items()]
+        card = Card(
+            name=run_name(folder),
+            tags=["n-gram"],
+            parts={"model": (config.description, "")},
+            size=f"{run.size:,} n-grams",
+            vocabulary_size=len(corpus.vocabulary),
+            data=config.data,
+            texts=corpus.texts,
+            measured=measured,
+            training=f"counted by spanlm {VERSION}",
+        )
+        if note := write_card(folder, card):
+            _LOG.info("note: %s", note)
         try:
             save_config(folder / CONFIG, config.to_yaml())
         except OSError as error:

@@ -20,6 +20,8 @@ from typing import BinaryIO, TextIO
 from spanlm.errors import InputError
 from spanlm.store.machine import memory
 
+REVISIONS = "revisions"
+"""Folder in a run's folder, with a folder for each kept revision of its weights."""
 UNFINISHED = ".unfinished"
 _REPEATED = 50
 """Letters of a file's name in its temporary name: file systems refuse names of more than 255 bytes."""
@@ -167,11 +169,16 @@ def is_kenlm(path: Path) -> bool:
 
 
 def run_name(folder: Path) -> str:
-    """Name a run by its folder, with the family's folder for a member (`lstm/seed-1`); or name an n-gram file."""
+    """Name a run by its folder, with the family's folder for a member (`lstm/seed-1`); or name an n-gram file.
+
+    A revision (`RUN/revisions/1M`) is `run/1M`.
+    """
     # one line of valid characters: a file's name may be any bytes
     path = Path(str(folder.resolve()).encode(errors="backslashreplace").decode().replace("\n", r"\n"))
     if is_arpa(path):
         return _ARPA.sub("", path.name)
     if is_kenlm(path):
         return path.stem
+    if path.parent.name == REVISIONS:
+        return f"{run_name(path.parents[1])}/{path.name}"
     return f"{path.parent.name}/{path.name}" if re.fullmatch(r"seed-\d+", path.name) else path.name

@@ -110,11 +110,13 @@ def record_start(
     precision: str = "fp32",
     unk: int | None = None,
     ranks: int = 1,
+    validation: str | None = None,
 ) -> None:
     """Append this start of a run to its `provenance.jsonl`.
 
     `started_from` is the SHA-256 of the weights taken from another run, `texts` the SHA-256 of each split, `precision`
-    that of matrix products, `unk` the number of <unk> in the training text, `ranks` the number of processes.
+    that of matrix products, `unk` the number of <unk> in the training text, `ranks` the number of processes,
+    `validation` the protocol of its perplexities on valid.
 
     Raises:
         RunError: the disk refused.
@@ -124,6 +126,7 @@ def record_start(
         before = regular(path, 2**26).read_bytes() if path.exists() else b""
         start = {"schema": SCHEMA} | provenance(device) | {"precision": precision, "unk": unk, "ranks": ranks}
         start |= {"texts": dict(texts)} if texts else {}
+        start |= {"validation": validation} if validation else {}
         start |= {} if started_from is None else {"started_from_weights": started_from}
         # Python reads an argument that is not UTF-8 as halves of surrogate pairs, which no encoding can write
         line = json.dumps(start, ensure_ascii=False).encode(errors="backslashreplace")

@@ -1,6 +1,6 @@
 """The folder of a run.
 
-config.yaml  vocabulary.json  model.safetensors (the best by validation)  metrics.jsonl  checkpoints/
+config.yaml  vocabulary.json  model.safetensors (the best by validation)  metrics.jsonl  checkpoints/  revisions/
 
 tokenizer.json takes the place of vocabulary.json in a run of pieces (data.tokenizer=bpe or unigram).
 """
@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import shlex
+import shutil
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -25,8 +26,9 @@ from torch import Tensor, nn
 
 from spanlm.errors import IN_USE, InputError, RunError, named
 from spanlm.store.checkpoints import load_last_position, read_tensors, to_bytes
-from spanlm.store.files import hold, own, regular, replace_file
+from spanlm.store.files import REVISIONS, hold, new_folder, own, regular, remove_unfinished, replace_file
 from spanlm.store.plain import finite, json_object, several
+from spanlm.store.provenance import PROVENANCE
 
 CONFIG, VOCABULARY, PIECES, MODEL = "config.yaml", "vocabulary.json", "tokenizer.json", "model.safetensors"
 METRICS, CHECKPOINTS = "metrics.jsonl", "checkpoints"
@@ -73,7 +75,7 @@ def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
     above = list(takewhile(lambda path: not path.exists(), folder.parents))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name in (".lock", CONFIG, VOCABULARY, PIECES, MODEL, METRICS, CHECKPOINTS):
+        for name in (".lock", CONFIG, VOCABULARY, PIECES, MODEL, METRICS, CHECKPOINTS, REVISIONS):
             own(folder / name)
         lock = hold(folder / ".lock")
     except BlockingIOError:
@@ -113,6 +115,28 @@ def save_model(folder: Path, model: nn.Module, vocabulary: str, config: str = ""
             f"Make room or give permission, and go on with {named('resume=True')}."
         ) from error
     return digest
+
+
+def save_revision(folder: Path, name: str, model: nn.Module, vocabulary: str, config: str) -> None:
+    """Keep the model in `revisions/NAME`, a folder that loads as the run does, in the place of one from a lost attempt.
+
+    Raises:
+        RunError: as `save_model`.
+    """
+    kept = folder / REVISIONS / name
+    try:
+        own(kept.parent).mkdir(exist_ok=True)
+        remove_unfinished(kept.parent)
+        if own(kept).exists():
+            shutil.rmtree(kept)
+        with new_folder(kept) as new:
+            for path in (folder / CONFIG, vocabulary_file(folder), folder / PROVENANCE):
+                shutil.copyfile(path, new / path.name)
+            save_model(new, model, vocabulary, config)
+    except OSError as error:
+        raise RunError(
+            f"{kept}: could not be written: {error.strerror}. Make room and go on with {named('resume=True')}."
+        ) from error
 
 
 class LostWeights(InputError):

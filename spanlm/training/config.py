@@ -20,6 +20,8 @@ from spanlm.options import (
     option,
     options,
     require_fields,
+    short_count,
+    whole_count,
 )
 
 USUAL_PAST = 5
@@ -339,6 +341,12 @@ class TrainingConfig:
     checkpoint_every: int = option(
         "optimiser steps between checkpoints; one is always written after an epoch", default=500, limit=at_least(1)
     )
+    keep_at: tuple[int | str, ...] | None = option(
+        "keep the weights after so many words (predicted tokens of training, each as often as it was predicted), as in "
+        "[100K, 1M, 2M]: revisions/100K, … in the run's folder are runs that every verb reads; with nt_asgd they have "
+        "the averages, once there are any; null: none",
+        default=None,
+    )
     log_every: int = option("optimiser steps between lines of metrics.jsonl", default=50, limit=at_least(1))
 
     def __post_init__(self) -> None:
@@ -354,11 +362,24 @@ class TrainingConfig:
         require(not stages or self.schedule.kind != "cosine", "training.schedule.kind", "cosine", falls)
         require(averages, "training.finetune.stages", stages, of_averages)
         in_time = switch_after is None or switch_after < self.epochs
+        if self.keep_at is not None:
+            try:
+                counts = [whole_count(count) for count in self.keep_at]
+            except ValueError:
+                counts = []
+            grow = counts and [0, *counts] == sorted({0, *counts})
+            require_fields(self, ("keep_at", bool(grow), "positive numbers that grow, as [100K, 1M], or null"))
+            object.__setattr__(self, "keep_at", tuple(map(short_count, counts)))  # one form of each number
         require_fields(
             self,
             ("learns", self.learns == "all" or self.start_from is not None, drawn),
         )
         require(in_time, "training.optimizer.switch_after", switch_after, too_late)
+
+    @property
+    def revisions(self) -> dict[str, int]:
+        """The names of the revisions to keep, and the words after which."""
+        return {str(name): whole_count(name) for name in self.keep_at or ()}
 
 
 @options()

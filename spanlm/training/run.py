@@ -28,6 +28,7 @@ from spanlm.store.run_folder import (
     refuse_family,
     vocabulary_file,
 )
+from spanlm.training.card import run_card, write_card
 from spanlm.training.config import TrainingConfig
 from spanlm.training.distributed import ALONE, Ranks
 from spanlm.training.position import Position
@@ -94,7 +95,10 @@ def train(
             ranks.require_equal(f"step {trainer.position.step} with weights {digest} on {computes}")
             watcher.note(f"{ranks.count} processes, {len(trainer.streams)} streams each")
         watcher.start(config, corpus, folder, str(trainer.device), trainer.batcher.targets, trainer.started)
-        return trainer.run()
+        position = trainer.run()
+        if first and (note := write_card(folder, run_card(folder, config, len(corpus.vocabulary)))):
+            watcher.note(note)
+        return position
 
 
 def words_of(config: RunConfig, folder: Path, file: Path) -> list[str]:

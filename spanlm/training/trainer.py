@@ -19,11 +19,11 @@ from spanlm.errors import InputError, Interrupted, RunError
 from spanlm.models.interfaces import LMState
 from spanlm.models.ops.precision import products, usable
 from spanlm.scoring.perplexity import log_of_training
-from spanlm.scoring.protocol import Protocol
+from spanlm.scoring.protocol import KINDS, Protocol, lines_counted
 from spanlm.scoring.stream import read
 from spanlm.scoring.tally import tally
 from spanlm.store.checkpoints import Checkpoint, holds_checkpoints, load_last_checkpoint, save_checkpoint
-from spanlm.store.files import expanded
+from spanlm.store.files import REVISIONS, expanded
 from spanlm.store.machine import pick_device
 from spanlm.store.provenance import read_precision, record_start
 from spanlm.store.run_folder import (
@@ -37,6 +37,7 @@ from spanlm.store.run_folder import (
     read_weights,
     require_fit,
     save_model,
+    save_revision,
 )
 from spanlm.store.signals import StopRequest, stop_request
 from spanlm.training import optimizers, setup
@@ -170,6 +171,10 @@ class Trainer:
                     self._epoch(request)
                 if request.signal_number is not None:  # came during the last save; a caller may have more to do
                     self._interrupt(request.signal_number)
+        kept = self.folder / REVISIONS
+        if missed := [name for name in self.config.training.revisions if not (kept / name).exists()]:
+            read = f"the run read {self.position.tokens:,} words, and what it has passed it cannot keep"
+            self.watcher.note(f"training.keep_at: {', '.join(missed)} not kept: {read}")
         return self.position
 
     @property
@@ -184,7 +189,19 @@ class Trainer:
             self.watcher.note(f"in {before} until now, in {now} from here on: the weights will differ")
         origin, unk = None if self.started is None else self.started.weights, self.corpus.unk_tokens("train")
         if self.writes:
-            record_start(self.folder, self.device, origin, self.corpus.texts, now, unk, self.ranks.count)
+            texts, how = self.corpus.texts, self._validation
+            record_start(self.folder, self.device, origin, texts, now, unk, self.ranks.count, how)
+
+    @property
+    def _validation(self) -> str:
+        """The protocol of validation, in words."""
+        batching = self.config.training.batching
+        kind = setup.batching_kind(batching.kind, self.corpus.splits["train"])
+        if not batching.predict_first:
+            lines = lines_counted(self.corpus.lines)
+            return f"every token but the first of each line predicted once, <eos> counted; state reset at each{lines}"
+        context = next(context for context, cut in KINDS.items() if cut == kind)
+        return Protocol(context=context, batch_size=batching.eval_batch_size).description(self.corpus, "valid")
 
     def _note_averages(self) -> None:
         training, optimizer = self.config.training, self.config.training.optimizer
@@ -205,7 +222,9 @@ class Trainer:
         self.journal.begin_epoch()
         self.segments = self.batcher.count(self._order())
         for segment in self.batcher.segments(self._order(), start=self.position.segment):
+            before = self.position.tokens
             self.step(segment)
+            self._keep(before)
             if request.signal_number is not None:
                 self._interrupt(request.signal_number)
             if self.position.step % self.config.training.checkpoint_every == 0:
@@ -303,8 +322,21 @@ class Trainer:
     def _save_best(self) -> str:
         if not self.writes:
             return model_digest(self.model)
-        digest = self.position.config.partition(" ")[0]  # the best weights do not depend on later finetune stages
-        return save_model(self.folder, self.model, self.corpus.vocabulary.hash, digest)
+        return save_model(self.folder, self.model, self.corpus.vocabulary.hash, self._config_digest)
+
+    @property
+    def _config_digest(self) -> str:
+        return self.position.config.partition(" ")[0]  # weights do not depend on later finetune stages
+
+    def _keep(self, before: int) -> None:
+        """Keep the weights as validation would read them, if the step reached one of `training.keep_at`.
+
+        A step that is done again after a lost process keeps them again.
+        """
+        for name, words in self.config.training.revisions.items():
+            if self.writes and before < words <= self.position.tokens:
+                with optimizers.averaged(self.optimizer):
+                    save_revision(self.folder, name, self.model, self.corpus.vocabulary.hash, self._config_digest)
 
     def _next_stage(self) -> None:
         """Continue from the best weights so far, with averages from the next step on."""

@@ -126,6 +126,52 @@ def test_a_pipeline_puts_words_behind_the_prompt(run: spanlm.TrainedModel) -> No
     ids = model.generate(tokenizer("the cat", return_tensors="pt").input_ids, max_new_tokens=3, do_sample=False)
     words = [word for word in tokenizer.convert_ids_to_tokens(ids[0]) if word not in (EOS, UNK)]
     assert found["generated_text"].split() == words
+    drawn = [word for word in run.generate("the cat", length=3, top_k=1) if word not in (EOS, UNK)]
+    assert words == ["the", "cat", *drawn], "the prompt is opened as `spanlm generate` opens it"
+
+
+def test_a_classifier_learns_and_is_saved(tmp_path: Path) -> None:
+    """From the weights of a language model: which of two words the text has, four words before its end."""
+    model = wrapped("daniluk2017/kvp-w5")
+    model.save_pretrained(tmp_path / "model")
+    settings: dict[str, Any] = {"num_labels": 2}
+    torch.manual_seed(2)
+    classifier = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "model", **settings)
+    assert torch.equal(classifier.model.embedding.weight, model.model.embedding.weight)
+    assert 0 < float(classifier.score.weight.detach().std()) < 0.1, "drawn, and not what was in memory"
+    ids = torch.randint(2, 8, (16, 7), generator=torch.Generator().manual_seed(5))
+    ids[:, 2] = labels = torch.arange(16) % 2
+    optimizer = torch.optim.Adam([x for x in classifier.parameters() if x.requires_grad], 0.02)
+    for _ in range(40):
+        output = classifier(ids, labels=labels)
+        optimizer.zero_grad()
+        output.loss.backward()
+        optimizer.step()
+    classifier.eval()
+    output = classifier(ids, labels=labels)
+    assert torch.equal(output.logits.argmax(-1), labels)
+    assert_close(output.loss, torch.nn.functional.cross_entropy(output.logits, labels))
+    classifier.save_pretrained(tmp_path / "classifier")
+    again = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "classifier")
+    assert torch.equal(again(ids).logits, output.logits) and again.config.num_labels == 2
+
+
+@torch.no_grad()
+def test_a_classifier_reads_the_last_word_of_each_row() -> None:
+    language = wrapped("daniluk2017/kvp-w5")
+    torch.manual_seed(1)
+    model = hf.SpanlmForSequenceClassification(language.config).eval()
+    ids = torch.randint(0, 9, (3, 8), generator=torch.Generator().manual_seed(2))  # <eos>, the padding, is a word, too
+    rows = [row[: len(row) - 3 * number] for number, row in enumerate(ids)]
+    alone = torch.cat([model(row[None]).logits for row in rows])
+    for left in (True, False):
+        gaps = [(8 - len(row), 0) if left else (0, 8 - len(row)) for row in rows]
+        beside = torch.stack([pad(row, gap, value=8) for row, gap in zip(rows, gaps, strict=True)])
+        mask = torch.stack([pad(torch.ones_like(row), gap) for row, gap in zip(rows, gaps, strict=True)])
+        assert farthest(model(beside, mask).logits, alone) <= BOUND
+    hidden = hf.SpanlmForCausalLM(language.config).eval()
+    hidden.model.load_state_dict(model.model.state_dict())
+    assert_close(alone[0], model.score(hidden(ids[:1], output_hidden_states=True).hidden_states[-1][0, -1]))
 
 
 @pytest.mark.slow
@@ -147,7 +193,7 @@ def test_a_trainer_trains_and_predicts(tmp_path: Path) -> None:
 def test_surprisal_loss_and_words_are_those_of_the_run(run: spanlm.TrainedModel) -> None:
     model, tokenizer = spanlm.to_hf(run)
     text = "the cat sat on the mat .\nzebra said N"
-    ids = torch.tensor([[tokenizer.eos_token_id, *tokenizer(text).input_ids]])
+    ids = tokenizer(text, return_tensors="pt").input_ids
     scores = list(run.score(text, state="carry", base=math.e, eos=True))[:-1]
     assert tokenizer.convert_ids_to_tokens(ids[0, 1:]) == [UNK if row.oov else row.word for row in scores]
     with torch.no_grad():
@@ -170,7 +216,7 @@ def test_attention_is_that_of_the_run(run: spanlm.TrainedModel) -> None:
     model, tokenizer = spanlm.to_hf(run)
     text = "the cat sat on the mat ."
     record = run.attend(text)
-    ids = torch.tensor([[tokenizer.eos_token_id, *tokenizer(text).input_ids]])
+    ids = tokenizer(text, return_tensors="pt").input_ids
     with torch.no_grad():
         weights = model(ids, output_attentions=True).attentions
     assert weights[0].shape == (1, 1, ids.shape[1], record.window)
@@ -267,7 +313,8 @@ def test_words_are_cut_as_in_training(rule: Rule, lines: list[str]) -> None:
     expected = [word for line in lines for word in [*tokenize(line, rule), EOS]][:-1]
     words = list(dict.fromkeys([EOS, UNK, *expected]))
     tokenizer = hf.tokenizer_of(Vocabulary(tuple(words)), rule)
-    assert tokenizer.convert_ids_to_tokens(tokenizer("\n".join(lines)).input_ids) == expected
+    ids = [tokenizer("\n".join(lines), add_special_tokens=opens).input_ids for opens in (True, False)]
+    assert [tokenizer.convert_ids_to_tokens(row) for row in ids] == [[EOS, *expected], expected]
 
 
 @pytest.mark.slow
@@ -279,8 +326,10 @@ def test_tokens_below_the_word_have_their_ids(kind: Any, lines: list[str]) -> No
     vocabulary = tokenizer._vocabulary
     fast = hf.tokenizer_of(vocabulary, kind)
     text = "\n".join(lines)
-    assert fast(text).input_ids == tokenizer.encode(text.encode()).tolist()
-    assert fast.decode(fast(text).input_ids).replace(EOS, "\n") == text
+    ids = tokenizer.encode(text.encode()).tolist()
+    assert fast(text, add_special_tokens=False).input_ids == ids
+    assert fast(text).input_ids == [vocabulary.eos_id, *ids]
+    assert fast.decode(ids).replace(EOS, "\n") == text
 
 
 @pytest.mark.slow
@@ -299,7 +348,8 @@ def test_an_exported_run_below_the_word_has_its_words_as_a_yardstick(
     for ours, theirs in zip(model.score_items(lines, eos=True), yardstick.score_items(lines, eos=True), strict=True):
         assert [word.surprisal for word in theirs] == pytest.approx([word.surprisal for word in ours], abs=1e-4)
     fast = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
-    assert [fast(line).input_ids for line in lines] == [model.vocabulary.encode(model.tokenize(line)) for line in lines]
+    ids = [model.vocabulary.encode(model.tokenize(line)) for line in lines]
+    assert [fast(line).input_ids for line in lines] == [[model.vocabulary.eos_id, *row] for row in ids]
 
 
 @pytest.mark.slow
@@ -318,6 +368,19 @@ def test_the_verb_writes_a_folder_that_another_process_reads(run: spanlm.Trained
     model, tokenizer = spanlm.to_hf(run)
     expected: Tensor = model(tokenizer("the cat sat", return_tensors="pt").input_ids).logits.double().sum()
     assert float(found) == pytest.approx(expected.item(), abs=1e-3)
+
+
+def test_the_hub_reads_the_card_of_an_export(run: spanlm.TrainedModel, tmp_path: Path) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    hf.export(run, tmp_path / "out")
+    card = hub.ModelCard.load(tmp_path / "out/README.md")
+    assert (card.data.library_name, card.data.license) == ("transformers", None)
+    (result,) = card.data.eval_results
+    (own,) = hub.ModelCard.load(run.folder / "README.md").data.eval_results
+    assert result == own and result.metric_type == "perplexity" and result.dataset_split == "validation"
+    assert "the tokenizer puts `<eos>` before a text" in " ".join(card.text.split())
+    hf.export(run.with_attention("window=2"), tmp_path / "changed")
+    assert "No number is recorded for these weights." in hub.ModelCard.load(tmp_path / "changed/README.md").text
 
 
 def test_what_cannot_be_exported_is_refused(run: spanlm.TrainedModel, tmp_path: Path) -> None:
@@ -353,7 +416,7 @@ def test_an_extra_that_is_missing_is_named_with_its_install_line(run: spanlm.Tra
 def nll(model: spanlm.TrainedModel, text: str) -> tuple[float, float]:
     """Nats of a text's words by `score`, and by the exported model."""
     exported, tokenizer = spanlm.to_hf(model)
-    ids = tokenizer(f"{EOS} {text}", return_tensors="pt").input_ids
+    ids = tokenizer(text, return_tensors="pt").input_ids
     with torch.no_grad():
         theirs = float(exported(ids, labels=ids).loss) * (ids.shape[1] - 1)
     return sum(word.surprisal for word in model.score(text, base=math.e)), theirs

@@ -257,6 +257,8 @@ def test_an_exported_run_says_what_the_run_says(run: spanlm.TrainedModel, tmp_pa
 
 def test_an_exported_run_that_never_opened_a_line_is_refused(unopened_run: Path, tmp_path: Path) -> None:
     hf.export(spanlm.load(unopened_run), tmp_path / "out")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert tokenizer.tokenize("the cat", add_special_tokens=True) == ["the", "cat"], "nor does its tokenizer"
     with pytest.raises(InputError, match=r"never predicted the first word of a line .* Name the run"):
         spanlm.load(f"hf:{tmp_path / 'out'}", "cpu")
 

@@ -16,7 +16,7 @@ FIRST, *OTHERS = RUNS
 Undisturbed = Callable[..., tuple[dict[str, Any], list[str]]]
 
 FILES = {"config.yaml", "vocabulary.json", "model.safetensors", "metrics.jsonl", "provenance.jsonl", "checkpoints"}
-FILES.add(".lock")
+FILES |= {".lock", "README.md"}
 
 
 @pytest.fixture
