@@ -140,7 +140,9 @@ class NestedModels:
         turn[0, 1:] = -means / scale
         values, errors = turn @ fit.beta, np.sqrt(np.diag(turn @ fit.covariance @ turn.T))
         values, errors = values * self.spread, errors * self.spread
-        return [Coefficient(*row) for row in zip(("(intercept)", *names), values.tolist(), errors.tolist(), strict=True)]
+        return [
+            Coefficient(*row) for row in zip(("(Intercept)", *names), values.tolist(), errors.tolist(), strict=True)
+        ]
 
 
 def _standardised(columns: Array) -> Array:
@@ -232,7 +234,8 @@ def _fit(cross: Array, groups: Array, theta: Array) -> _Fit:
     residual = whitened[..., -1, -1] - (beta * whitened[..., :-1, -1]).sum(-1)
     with np.errstate(divide="ignore", invalid="ignore"):  # draws may hold one item alone
         variance = residual / (cross[..., 0, 0] - width)
-    return _Fit(beta, np.where(variance > 0, variance, np.nan), weights * (groups @ _residual(beta))[..., 0], inverse)
+    blups = weights * (groups @ _residual(beta))[..., 0]
+    return _Fit(beta, np.where(variance > 0, variance, np.nan), blups, np.asarray(inverse))
 
 
 def _residual(beta: Array) -> Array:
@@ -242,7 +245,8 @@ def _residual(beta: Array) -> Array:
 
 def _likelihood(cross: Array, groups: Array, theta: Array, inside: bool) -> Array:
     """Return the log-likelihood (D,) of all folds (D, F, …), each under the fit of the others or, `inside`, of all."""
-    fit = _fit(*(sums.sum(1, keepdims=True) - sums * (not inside) for sums in (cross, groups)), theta)
+    train, train_groups = (sums.sum(1, keepdims=True) - sums * (not inside) for sums in (cross, groups))
+    fit = _fit(train, train_groups, theta)
     turn = _residual(fit.beta)
     squares = (np.swapaxes(turn, -1, -2) @ cross @ turn)[..., 0, 0]
     squares += (fit.blups * (fit.blups * groups[..., 0] - 2 * (groups @ turn)[..., 0])).sum(-1)
