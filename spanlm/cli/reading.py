@@ -210,8 +210,9 @@ class _Report:
             for n, side in enumerate(sides)
             for seed, surprisal in enumerate(side.read)
         }
-        unknown = np.logical_or.reduce([surprisal.unknown for side in sides for surprisal in side.read])
-        predicted = np.logical_and.reduce([np.isfinite(surprisal.bits) for side in sides for surprisal in side.read])
+        read = [surprisal for side in sides for surprisal in side.read]
+        unknown = np.stack([surprisal.unknown for surprisal in read]).any(axis=0)
+        predicted = np.stack([np.isfinite(surprisal.bits) for surprisal in read]).all(axis=0)
         complete = ~np.isnan(np.column_stack([*predictors.values(), *spilled.values()])).any(axis=1)
         readings, left_out = choose_readings(words, settings, unknown, complete)
         if settings.subjects == "mean":
