@@ -107,7 +107,9 @@ class NestedModels:
         self._times_drawn = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
         self._factor = float(away_from_mean(np.array([items]))[0])
         self.spread = float(times.values.std())
-        _refuse_sums(baseline, self._names)
+        if self.spread == 0:
+            raise InputError("response", limit="is the same at every word that is left")
+        self._refuse_sums(baseline, self._names)
         #: Δ of the baseline over the mean of the training folds, nats a time
         self.baseline_gain = self._sums(baseline).delta(range(1), range(1 + baseline.shape[1]))
 
@@ -118,7 +120,7 @@ class NestedModels:
             InputError: a surprisal is a sum of other columns.
         """
         columns, names = np.column_stack([self._baseline, surprisal]), (*self._names, *names)
-        _refuse_sums(columns, names)
+        self._refuse_sums(columns, names)
         sums = self._sums(columns)
         few, all_ = range(1 + self._baseline.shape[1]), range(1 + columns.shape[1])
         draws = sums.drawn_deltas(few, all_, self._times_drawn)
@@ -126,6 +128,24 @@ class NestedModels:
         middle = (delta + sums.delta(few, all_, inside=True)) / 2
         draws = middle + (draws - np.nanmean(draws)) * self._factor
         return Gain(delta, draws, tuple(self._coefficients(sums, columns, names)))
+
+    def _refuse_sums(self, columns: Array, names: Sequence[str]) -> None:
+        """Refuse a column that does not vary, or that is a weighted sum of those before it."""
+        count, width = columns.shape
+        if count < 2 * (width + 2):
+            why = f"{count} times are left, too few for {width + 1} coefficients"
+            raise InputError("response", limit=why, way_out="Take fewer predictors, less spillover or more texts")
+        same = columns.std(0) <= 1e-12 * (1 + abs(columns.mean(0)))
+        if same.any():
+            why, place = "is the same at every word that is left", int(same.argmax())
+        else:
+            # what is left of each column beside those before it
+            left = abs(np.diag(np.linalg.qr(_standardised(columns), mode="r"))) / np.sqrt(count)
+            if (left >= _SAME).all():
+                return
+            why, place = "is a sum of the predictors before it, and has no coefficient", int((left < _SAME).argmax())
+        field, way = ("baseline", "Leave it out") if place < len(self._names) else ("surprisal", "Leave the run out")
+        raise InputError(field, names[place], why, way)
 
     def _sums(self, columns: Array) -> _Sums:
         return _Sums(self.times, _standardised(columns), self.times.values / self.spread, self.folds)
@@ -147,20 +167,6 @@ class NestedModels:
 
 def _standardised(columns: Array) -> Array:
     return np.asarray((columns - columns.mean(0)) / columns.std(0))
-
-
-def _refuse_sums(columns: Array, names: Sequence[str]) -> None:
-    """Refuse a column that does not vary, or that is a weighted sum of those before it."""
-    count, width = columns.shape
-    if count < 2 * (width + 2):
-        why = f"{count} times are left, too few for {width + 1} coefficients"
-        raise InputError("response", limit=why, way_out="Take fewer predictors, less spillover or more texts")
-    if len(same := np.flatnonzero(columns.std(0) <= 1e-12 * (1 + abs(columns.mean(0))))):
-        raise InputError("baseline", names[same[0]], "is the same at every word that is left", "Leave it out")
-    left = abs(np.diag(np.linalg.qr(_standardised(columns), mode="r"))) / np.sqrt(count)
-    if len(sums := np.flatnonzero(left < _SAME)):
-        why = "is a sum of the predictors before it, so that no coefficient of it can be told"
-        raise InputError("baseline", names[sums[0]], why, "Leave it or another out")
 
 
 # --- sums by item, and fits of them ---

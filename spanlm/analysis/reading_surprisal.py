@@ -47,6 +47,7 @@ def surprisals(model: Model, table: ReadingTable, context: ReadingContext) -> Su
         InputError: see `Model.score_items`.
     """
     bits, unknown = list[float](), list[bool]()
+    context = _narrowest(table, context)
     for lines in _items(table, context):
         texts = [" ".join(line) for line in lines]
         for line, text, scores in zip(lines, texts, model.score_items(texts, state=context), strict=True):
@@ -59,11 +60,15 @@ def surprisals(model: Model, table: ReadingTable, context: ReadingContext) -> Su
     return Surprisal(np.array(bits), np.array(unknown))
 
 
+def _narrowest(table: ReadingTable, context: ReadingContext) -> ReadingContext:
+    """Return line for items of one line each, which are then read side by side."""
+    return "line" if len(table.lines) == len(table.items) else context
+
+
 def _items(table: ReadingTable, context: ReadingContext) -> Iterator[list[list[str]]]:
-    """Yield the lines of each item as cells; all lines at once where no context crosses them."""
+    """Yield the lines of each context as cells; all at once where no context crosses them."""
     lines = ([table.words[n] for n in line] for line in table.lines)
-    alone = context == "line" or table.words[-1].line + 1 == len(table.items)
-    for _, group in groupby(lines, key=lambda line: 0 if alone else line[0].item):
+    for _, group in groupby(lines, key=lambda line: 0 if context == "line" else line[0].item):
         yield [[word.text for word in line] for line in group]
 
 
@@ -89,6 +94,7 @@ def truncated_surprisals(model: Model, table: ReadingTable, context: ReadingCont
         raise InputError("windows", window, why, "Leave it out")
     eos, encode = model.vocabulary.eos_id, model.vocabulary.encode
     opening = [eos] * model.texts.predict_first
+    context = _narrowest(table, context)
     runs, counts, unknown = list[list[int]](), list[int](), list[bool]()
     for lines in _items(table, context):
         ids = list(opening)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spanlm.data.tables import Row, RowNotes, first_line_kind, read_table, table_kind
+from spanlm.data.layouts import LAYOUTS, repaired, with_marks, words_of
+from spanlm.data.tables import Errors, Row, RowNotes, first_line_kind, read_table, table_kind
 from spanlm.errors import InputError, named, require
 from spanlm.scoring.options import ReadingOptions
 from spanlm.scoring.predictors import OF_FREQUENCIES, PREDICTORS, Frequencies, predict, spillover
@@ -24,10 +27,10 @@ _PLACES = ("position", "first", "last")
 """Predictors that spillover would only repeat."""
 SPREADS = 3
 """Standard deviations from the mean of a subject from which on a time is an outlier."""
+FEWEST = 10
+"""Rows of a table in which a reader must have more than one on average."""
 
 Flags = NDArray[np.bool_]
-Place = tuple[tuple[str, ...], tuple[float, ...]]
-"""The line of a word in its item, and its numbers of --order, or of its row."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +57,8 @@ class ReadingTable:
     @property
     def lines(self) -> list[list[int]]:
         """The numbers of the words of each line."""
-        lines: list[list[int]] = [[] for _ in range(self.words[-1].line + 1)]
-        for number, word in enumerate(self.words):
-            lines[word.line].append(number)
-        return lines
+        by_line = groupby(range(len(self.words)), key=lambda number: self.words[number].line)
+        return [list(numbers) for _, numbers in by_line]
 
     def predictors(self, options: ReadingOptions, frequencies: Frequencies | None) -> dict[str, Array]:
         """Return the baseline's predictors (M,) by name; NaN where the table has no number, or the line no such word.
@@ -100,53 +101,97 @@ def needs_frequencies(options: ReadingOptions) -> bool:
 # --- reading ---
 
 
-def read_times(path: Path, options: ReadingOptions, bad: RowNotes, unread: RowNotes) -> ReadingTable:
-    """Read a table; rows that are `bad` are left out, and a time that is no number is missing, with a note (`unread`).
+class _Row(NamedTuple):
+    """A reading of a word: the cells that name its item, its line in it and its subject, and its place in the line."""
+
+    place: str
+    text: str
+    item: tuple[str, ...]
+    within: tuple[str, ...]
+    subject: tuple[str, ...]
+    order: tuple[float, ...]
+    numbers: tuple[float, ...]
+    time: float
+
+    @property
+    def line(self) -> tuple[str, ...]:
+        return self.item + self.within
+
+
+def in_layout(options: ReadingOptions, layout: str, header: Collection[str]) -> ReadingOptions:
+    """Return the options with the columns of a published table where they name none.
 
     Raises:
-        InputError: there is no such column; rows disagree on a word; a subject has a place twice, or is none.
+        InputError: the table lacks one of them.
     """
-    kind = table_kind(path) or first_line_kind(path)
+    published = LAYOUTS[layout]
+    line = options.item or options.line
+    columns = published.columns(header, {"text": options.text, "line": line, "order": options.order})
+    response, subject = (
+        next((column for column in wanted.split("|") if column in header), None)
+        for wanted in (published.response, published.subject)
+    )
+    return replace(
+        options,
+        text=columns["text"],
+        order=columns["order"],
+        item=options.item or columns["line"],
+        response=options.response or response,
+        subject=options.subject or subject,
+    )
+
+
+def read_times(
+    path: Path, options: ReadingOptions, layout: str | None, bad: RowNotes, odd: RowNotes
+) -> tuple[ReadingTable, ReadingOptions]:
+    """Read a table; return its texts and times, and the options with the columns that were read.
+
+    Rows that are `bad` are left out. `odd` are a time that is no number, which is missing, and with --order a reading
+    of another word than most at its place, or a second of one subject, which are left out.
+
+    Raises:
+        InputError: there is no such column; without --order, subjects have read other words; a subject is none.
+    """
+    repairs = [] if layout is None else LAYOUTS[layout].repair.split(",")
+    errors: Errors = "cp1252" if "encoding" in repairs else "strict"
+    kind = table_kind(path) or first_line_kind(path, errors)
     if kind is None:
         raise InputError(f"{path}: is no table with a line of column names, .csv, .tsv or .jsonl")
-    header = next(read_table(path, kind, (), bad=RowNotes())).values
-    response = options.response
-    if response is None:
-        why = f"say by {named('response=…')} which holds the reading time"
-        raise InputError(f"{path}: has the columns {', '.join(header)}; {why}")
-    line = _columns(options.line)
-    item = _columns(options.item) or line or [name for name in ("item",) if name in header]
-    if not item:
-        why = f"say by {named('item=…')} which tells the texts apart"
-        raise InputError(f"{path}: has the columns {', '.join(header)}; {why}")
+    header = next(read_table(path, kind, (), bad=RowNotes(), errors=errors)).values
+    options = options if layout is None else in_layout(options, layout, header)
     order, subject, own = _columns(options.order), _columns(options.subject), split_baseline(options)[1]
+    line, text = _columns(options.line), options.text or "word"
+    item = _columns(options.item) or [name for name in ("item",) if name in header] or line
+    response = options.response
+    there = f"{path}: has the columns {', '.join(header)}; say by"
+    if response is None:
+        raise InputError(f"{there} {named('response=…')} which holds the reading time")
+    if not item:
+        raise InputError(f"{there} {named('item=…')} which tells the texts apart")
+    if options.subjects == "random" and not subject:
+        raise InputError("subjects", "random", "needs to know who read", f"Add {named('subject=…')}")
     if unknown := [name for name in own if name not in header]:
         known = f"must be some of {', '.join(PREDICTORS)}, or a column of {path}, {', '.join(header)}"
         raise InputError("baseline", unknown[0], known)
-    texts = _Texts(bool(order), bool(subject))
 
     def check(row: Row) -> None:
         for name in order:
             require(not math.isnan(_number(row.values[name])), name, row.values[name], "a number: it is of --order")
 
-    for row in read_table(
-        path,
-        kind,
-        [options.text],
-        keys=[*dict.fromkeys([*item, *line, *order, *subject])],
-        also=[response, *own],
-        check=check,
-        bad=bad,
-    ):
-        values, cell = row.values, row.values[response]
-        time = _number(cell)
-        if math.isnan(time) and not _is_missing(cell):
-            unread.add(f"{path}, line {row.line}", f"{response}={cell}")
-        keys = _Keys(*(tuple(str(values[name]) for name in names) for names in (item, line, subject)))
-        places = tuple(_number(values[name]) for name in order)
-        numbers = tuple(_number(values[name]) for name in own)
-        texts.add(f"{path}, line {row.line}", str(values[options.text]).strip(), keys, places, numbers, time)
-    return texts.table(options)
+    rows, counts = list[_Row](), Counter[tuple[object, ...]]()
+    keys = [*dict.fromkeys([*item, *line, *order, *subject])]
+    for row in read_table(path, kind, [text], keys=keys, also=[response, *own], check=check, bad=bad, errors=errors):
+        values, place = row.values, f"{path}, line {row.line}"
+        of_item, of_line, by = (tuple(str(values[name]) for name in names) for names in (item, line, subject))
+        counts[of_item, by] += 1
+        numbers = tuple(_number(values[name]) for name in order) or (float(counts[of_item, by]),)
+        time = _number(values[response])
+        if math.isnan(time) and not _is_missing(values[response]):
+            odd.add(place, f"{response}={values[response]} is no number")
+        word = repaired(values[text], repairs).strip()
+        predictors = tuple(_number(values[name]) for name in own)
+        rows.append(_Row(place, word, of_item, of_line, by, numbers, predictors, time))
+    return _table(rows, options, odd, "marks" in repairs), replace(options, item=",".join(item))
 
 
 def _columns(names: str | None) -> list[str]:
@@ -164,77 +209,73 @@ def _number(cell: object) -> float:
     return math.nan
 
 
-class _Keys(NamedTuple):
-    """The cells of a row that name its item, its line and its subject."""
+def _table(rows: Sequence[_Row], options: ReadingOptions, odd: RowNotes, marks: bool) -> ReadingTable:
+    """Join the readings of each word; with `marks`, those of punctuation alone are left out, and odd."""
+    items = {item: n for n, item in enumerate(dict.fromkeys(row.item for row in rows))}
+    subjects = {subject: n for n, subject in enumerate(dict.fromkeys(row.subject for row in rows))}
+    _check_subjects(options, [row.subject for row in rows], len(subjects))
+    if options.order is None:
+        words = _in_order_of_rows(sorted(rows, key=lambda row: (items[row.item], row.order)))
+    else:
+        ranks = _ranks([row.line for row in rows])
+        words = words_of(sorted(rows, key=lambda row: (items[row.item], ranks[row.line], row.order)), odd)
+    read, readings = list[Word](), list[tuple[int, int, float]]()
+    for number, (_, group) in enumerate(groupby(words, key=lambda readings: readings[0].line)):
+        line = list(group)
+        texts = [of[0].text for of in line]
+        for text, of in zip(with_marks(texts) if marks else texts, line, strict=True):
+            if not text:
+                odd.reasons |= {row.place: "is read with the word beside it, and left out" for row in of}
+                continue
+            for row in _once(of, bool(options.subject), odd):
+                readings.append((len(read), subjects[row.subject], row.time))
+            read.append(Word(text, items[of[0].item], number, of[0].numbers))
+    places, by, times = (np.array(column) for column in zip(*readings, strict=True))
+    texts_read, readers = (tuple(",".join(name) for name in several) for several in (items, subjects))
+    return ReadingTable(tuple(read), texts_read, readers, places, by, times.astype(np.float64))
 
-    item: tuple[str, ...]
-    line: tuple[str, ...]
-    subject: tuple[str, ...]
+
+def _check_subjects(options: ReadingOptions, rows: Sequence[tuple[str, ...]], count: int) -> None:
+    if options.subject is not None and 2 * count > len(rows) >= FEWEST:
+        why = f"has {count:,} values in {len(rows):,} rows, so that it is no reader"
+        raise InputError("subject", options.subject, why)
+    if options.subjects == "random" and count < 2:
+        raise InputError("subjects", "random", f"there is one, {rows[0][0]}", f"Take {named('subjects=mean')}")
 
 
-class _Texts:
-    """The words of items by their places, and the readings of them."""
+def _in_order_of_rows(rows: Sequence[_Row]) -> Iterator[list[_Row]]:
+    """Yield the readings of each word of an item, whose places are numbers of rows."""
+    for _, group in groupby(rows, key=lambda row: (row.item, row.order)):
+        first, *others = readings = list(group)
+        for row in others:
+            if (row.text, row.line) != (first.text, first.line):
+                seen = f"has {row.text!r} where {first.place} has {first.text!r}"
+                way = f"Name the column of a word's place by {named('order=…')}"
+                raise InputError(f"{row.place}: item {','.join(row.item)} {seen}. {way}.")
+        yield readings
 
-    def __init__(self, ordered: bool, several: bool) -> None:
-        self.ordered, self.several = ordered, several
-        self._words = dict[tuple[str, ...], dict[Place, tuple[str, tuple[float, ...], str]]]()
-        self._subjects = dict[tuple[str, ...], int]()
-        self._read = dict[tuple[object, ...], str]()
-        self._counts = dict[tuple[object, ...], int]()
-        self._readings = list[tuple[tuple[str, ...], Place, int, float]]()
 
-    def add(
-        self,
-        row: str,
-        text: str,
-        keys: _Keys,
-        order: tuple[float, ...],
-        numbers: tuple[float, ...],
-        time: float,
-    ) -> None:
-        item, line, subject = keys
-        by = self._subjects.setdefault(subject, len(self._subjects))
-        count = self._counts[by, item] = self._counts.get((by, item), 0) + 1
-        place = line, order if self.ordered else (float(count),)
-        words = self._words.setdefault(item, {})
-        word, _, first = words.setdefault(place, (text, numbers, row))
-        where = f"{row}: item {','.join(item)}"
-        if word != text:
-            way = "A row is missing or added" if self.ordered else f"Name the column of its place by {named('order=…')}"
-            raise InputError(f"{where} has the word {text!r} where {first} has {word!r}. {way}.")
-        if (again := self._read.setdefault((by, item, place), row)) != row:
-            who = f"subject {subject[0]} reads" if self.several else "has"
-            way = "" if self.several else f" Name the column of readers by {named('subject=…')}."
-            raise InputError(f"{where}: {who} {text!r} at the place of {again} again.{way}")
-        self._readings.append((item, place, by, time))
+def _once(readings: Sequence[_Row], several: bool, odd: RowNotes) -> Iterator[_Row]:
+    """Yield the first reading of a word by each subject."""
+    first: dict[tuple[str, ...], _Row] = {}
+    for row in readings:
+        before = first.setdefault(row.subject, row)
+        if before is row:
+            yield row
+        elif several:
+            odd.add(row.place, f"subject {row.subject[0]} has read {row.text!r} in {before.place}; left out")
+        else:
+            way = f"Name the column of readers by {named('subject=…')}"
+            raise InputError(f"{row.place}: {row.text!r} has the place of {before.place}. {way}.")
 
-    def table(self, options: ReadingOptions) -> ReadingTable:
-        words, numbers, lines = list[Word](), dict[tuple[tuple[str, ...], Place], int](), -1
-        for number, (item, places) in enumerate(self._words.items()):
-            ranks, last = self._ranks([line for line, _ in places]), None
-            for place in sorted(places, key=lambda place: (ranks[place[0]] if self.ordered else 0, place[1])):
-                lines, last = lines + (place[0] != last), place[0]
-                numbers[item, place] = len(words)
-                words.append(Word(places[place][0], number, lines, places[place][1]))
-        readings = [(numbers[item, place], by, time) for item, place, by, time in self._readings]
-        of, by, times = (np.array(column) for column in zip(*readings, strict=True))
-        subjects = tuple(",".join(name) for name in self._subjects)
-        if self.several and len(subjects) > max(2, len(times) // 2):
-            why = f"has {len(subjects):,} values in {len(times):,} rows, so that it is no reader"
-            raise InputError("subject", options.subject, why)
-        if options.subjects == "random" and len(subjects) < 2:
-            raise InputError("subjects", "random", f"there is one, {subjects[0]}", f"Take {named('subjects=mean')}")
-        items = tuple(",".join(name) for name in self._words)
-        return ReadingTable(tuple(words), items, subjects, of, by, times.astype(np.float64))
 
-    @staticmethod
-    def _ranks(lines: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], int]:
-        """Return the order of lines: of numbers their own, else the one in which they come first."""
-        lines = [*dict.fromkeys(lines)]
-        values = {line: tuple(map(_number, line)) for line in lines}
-        if not any(math.isnan(x) for value in values.values() for x in value):
-            lines.sort(key=values.__getitem__)
-        return {line: rank for rank, line in enumerate(lines)}
+def _ranks(lines: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], int]:
+    """Return the order of lines: of numbers their own, else the one in which they come first."""
+    lines = [*dict.fromkeys(lines)]
+    values = {line: tuple(map(_number, line)) for line in lines}
+    if not any(math.isnan(x) for value in values.values() for x in value):
+        lines.sort(key=values.__getitem__)
+    return {line: rank for rank, line in enumerate(lines)}
 
 
 # --- what is left out ---

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from spanlm.cli.parser import Parser, add_cache, add_fields
-from spanlm.errors import InputError
+from spanlm.cli.predictors import names_of_predictors
+from spanlm.data.layouts import LAYOUTS, REPAIRS
+from spanlm.errors import InputError, require
 from spanlm.rescoring.formats import Format
 from spanlm.scoring.options import (
     BASES,
@@ -22,6 +24,7 @@ from spanlm.scoring.options import (
     ReadingOptions,
     ScoreOptions,
 )
+from spanlm.scoring.predictors import PREDICTORS, UNITS
 
 EVALUATE = """
 Perplexity of a trained model: exp(total NLL / predicted tokens), with every token of the split predicted exactly
@@ -147,8 +150,28 @@ anew and lines are numbered from 1.
 """
 
 
+def _score_more() -> str:
+    descriptions = {name: layout.description for name, layout in LAYOUTS.items()}
+    predictors, layouts, repairs = (
+        "\n\n".join(f"{name}: {text}." for name, text in texts.items()) for texts in (PREDICTORS, descriptions, REPAIRS)
+    )
+    return f"""{MORE_SCORE}
+The words of --predictors:
+
+{predictors}
+
+What --layout sets where other options do not; of a|b the column that the table has:
+
+{layouts}
+
+The words of --repair:
+
+{repairs}
+"""
+
+
 def score(arguments: list[str]) -> argparse.Namespace:
-    parser = Parser("score", SCORE, more=MORE_SCORE)
+    parser = Parser("score", SCORE, more=_score_more)
     parser.add_runs("FILE", "text files or tables [.gz]; - or nothing: standard input")
     table = parser.add_argument_group("tables")
     text = "score what is in this column"
@@ -161,6 +184,21 @@ def score(arguments: list[str]) -> argparse.Namespace:
     table.add_argument("--document", metavar="COLUMN[,…]", help=text)
     text = "sort the rows of a line, or else of a document, by the numbers in these columns"
     parser.add_argument("--order", rare=True, metavar="COLUMN[,…]", help=text)
+    text = "columns of a published table of reading times:"
+    table.add_argument("--layout", choices=tuple(LAYOUTS), metavar="NAME", help=f"{text} {', '.join(LAYOUTS)}")
+    text = "add columns for regressions: all, or some of length, frequency, position, …"
+    table.add_argument("--predictors", metavar="NAME[,…]", help=text)
+    text = "add surprisal and these, of the K words before"
+    table.add_argument("--spillover", type=int, default=0, metavar="K", help=text)
+    text = "a row a region (words that agree here): sums, means"
+    table.add_argument("--region", metavar="COLUMN", help=text)
+    text = f"of words, for --predictors: a table with a column word and a column {', '.join(UNITS)}"
+    meaning = f"{text} (default: the training text)"
+    parser.add_argument("--frequencies", rare="reading times", type=Path, metavar="FILE", help=meaning)
+    text = "'' reads the rows of a --line without a space between two, as words of Chinese (default: a space)"
+    parser.add_argument("--separator", rare="reading times", choices=("", " "), default=" ", metavar="TEXT", help=text)
+    text = f"of a table: none, or some of {', '.join(REPAIRS)} (default: those of --layout)"
+    parser.add_argument("--repair", rare="reading times", metavar="NAME[,…]", help=text)
     parser.add_row_options()
     text = "words as written, or what the model reads (default: words of tables, tokens of plain text)"
     parser.add_argument("--rows", choices=("words", "tokens"), help=text)
@@ -169,31 +207,49 @@ def score(arguments: list[str]) -> argparse.Namespace:
     text = "what is read (default: by the file's name or first line; a table from standard input needs it)"
     parser.add_argument("--input", rare=True, choices=("csv", "tsv", "jsonl", "text"), help=text)
     base = {"type": str, "choices": tuple(BASES), "default": "2"}
-    add_fields(parser, ScoreOptions, base=base, spell_unknown={"rare": True})
+    changes: dict[str, Any] = {name: {"rare": True} for name in ("spell_unknown", "oov", "eos", "precision")}
+    add_fields(parser, ScoreOptions, base=base, **changes)
     parser.add_gate(texts=True)
     parser.add_attention()
-    add_cache(parser)
+    add_cache(parser, rare="neural cache")
     parser.set_defaults(tune_weights=False, corpus=None, data_dir=None, download=False, over_lines=False)
     parser.add_as_text()
     parser.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
     options = parser.read(arguments)
     options.as_text = options.as_text or options.input == "text"
-    if options.column is None and (
-        table_options := [name for name in ("keep", "line", "document", "order") if vars(options)[name] is not None]
-    ):
+    _check_words(options)
+    of_table, line = options.column or options.layout, options.line or options.layout
+    names = "keep", "line", "document", "order", "region", "repair"
+    if of_table is None and (table_options := [name for name in names if vars(options)[name] is not None]):
         raise InputError(f"--{table_options[0]}: is for tables; say by --text which column holds the text")
-    if options.column is not None and options.as_text:
-        raise InputError(f"--text={options.column}: is for tables, and --input text (--as-text) reads plain text")
+    if of_table is not None and options.as_text:
+        option = "layout" if options.column is None else "text"
+        raise InputError(f"--{option}={of_table}: is for tables, and --input text (--as-text) reads plain text")
     if options.document is not None and options.state == "line":
-        each = "each row" if options.line is None else "each line"
+        each = "each row" if line is None else "each line"
         raise InputError(f"--document={options.document}: {each} is a context of its own; add --state carry")
-    if options.order is not None and options.line is None and options.state == "line":
+    if options.order is not None and line is None and options.state == "line":
         raise InputError(f"--order={options.order}: each row is a context of its own; add --line or --state carry")
     if options.line is not None and options.rows == "tokens":
         raise InputError(f"--line={options.line}: words as written find their rows again; leave out --rows tokens")
-    if options.column is not None and options.document is None and options.state == "document":
+    if of_table is not None and options.document is None and options.state == "document":
         raise InputError("--state=document: say by --document COLUMN what a document is, or take --state carry")
     return options
+
+
+def _check_words(options: argparse.Namespace) -> None:
+    """Refuse what is for written words beside tokens, and what does not go together."""
+    names_of_predictors(options)
+    require(options.spillover >= 0, "--spillover", options.spillover, "at least 0")
+    given = [name for name in ("predictors", "spillover", "region", "layout") if vars(options)[name]]
+    plain = options.column is None and options.layout is None
+    if given and options.rows != "words" and (plain or options.rows == "tokens"):
+        way = "Add --rows words" if plain else "Leave --rows tokens out"
+        raise InputError(f"--{given[0]}", vars(options)[given[0]], "is for words as they are written", way)
+    if options.separator == "" and options.line is None and options.layout is None:
+        raise InputError("--separator=''", limit="is for rows that are words of a line", way_out="Add --line COLUMN")
+    if options.region is not None and options.eos:
+        raise InputError("--eos", limit="a line end is in no --region", way_out="Leave one of them out")
 
 
 READING = """
@@ -233,7 +289,7 @@ def reading(arguments: list[str]) -> argparse.Namespace:
     parser = Parser("reading", READING, more=MORE_READING)
     text = "a run's folder, one with seed-1 and so on (a family), NAME.arpa[.gz] or hf:FOLDER"
     parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help=text)
-    text = "a table (CSV, TSV, JSON lines) with a row a word, and reader"
+    text = "a table (CSV, TSV, JSON lines), a row a word and reader"
     parser.add_argument("table", metavar="TABLE", type=Path, help=text)
     parser.add_device()
     settings: dict[str, Any] = {name: {"metavar": "COLUMN"} for name in ("text", "response", "subject")}
@@ -242,10 +298,12 @@ def reading(arguments: list[str]) -> argparse.Namespace:
     settings = {name: {"rare": "", **more} for name, more in settings.items()}
     settings["exclude"] = {"metavar": "NAME[,…]"}
     add_fields(parser, ReadingOptions, rare="models of times", **settings)
+    text = f"columns of a published table: {', '.join(LAYOUTS)} (`spanlm help score`)"
+    parser.add_argument("--layout", choices=tuple(LAYOUTS), metavar="NAME", help=text)
     text = "words and their frequencies, for the baseline (default: the first run's training text)"
     parser.add_argument("--frequencies", type=Path, metavar="FILE", help=text)
     text = "read each word after its last W tokens alone, too: 1,2,5,10,all"
-    parser.add_argument("--windows", type=_windows, metavar="W[,…]", help=text)
+    parser.add_argument("--windows", type=_names, default=(), metavar="W[,…]", help=text)
     text = "add the runs with a lesion of their memory: some of uniform, none, window=K"
     parser.add_argument("--attention", type=_names, default=(), metavar="HOW[,…]", help=text)
     text = "a word's context: its item (document) or its line (default: as the model was trained)"
@@ -256,21 +314,16 @@ def reading(arguments: list[str]) -> argparse.Namespace:
     text = "a table (.csv, .json), or Δ over perplexity or windows (.svg, .png, .pdf)"
     parser.add_argument("--out", type=Path, metavar="FILE", help=text)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    return parser.read(arguments)
+    options = parser.read(arguments)
+    for name in options.windows:
+        limit = "whole numbers of at least 1, or all, as in 1,2,5,10,all"
+        require(name == "all" or (name.isdecimal() and int(name) > 0), "--windows", name, limit)
+    options.windows = [None if name == "all" else int(name) for name in options.windows]
+    return options
 
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text.split(",")))
-
-
-def _windows(text: str) -> list[int | None]:
-    """Return lengths of contexts; None: all of it."""
-    windows: list[int | None] = []
-    for name in _names(text):
-        if name != "all" and not (name.isdecimal() and int(name) > 0):
-            raise InputError("--windows", text, "must be whole numbers of at least 1, or all, as in 1,2,5,10,all")
-        windows.append(None if name == "all" else int(name))
-    return windows
 
 
 PAIRS = """

@@ -116,8 +116,8 @@ def run(options: argparse.Namespace) -> None:
     check_output(options.r, option="--r", folder=True)
     for lesion in options.attention:
         require_lesion(lesion, "--attention")
-    bad, unread = RowNotes(strict=options.strict), RowNotes("with a time that is no number", options.strict)
-    words = read_times(options.table, settings, bad, unread)
+    bad, odd = RowNotes(strict=options.strict), RowNotes("to be checked", options.strict)
+    words, settings = read_times(options.table, settings, options.layout, bad, odd)
     frequencies = _frequencies(options, settings, bad)
     predictors = words.predictors(settings, frequencies)
     sides = list(_sides(options, words))
@@ -126,7 +126,7 @@ def run(options: argparse.Namespace) -> None:
         report.write(options.out)
     if options.r is not None:
         report.write_r(options.r)
-    note(*bad.lines(), *unread.lines())
+    note(*bad.lines(), *odd.lines())
     if options.json:
         out_json(report.fields())
         return
@@ -211,9 +211,9 @@ class _Report:
             for seed, surprisal in enumerate(side.read)
         }
         read = [surprisal for side in sides for surprisal in side.read]
-        unknown = np.stack([surprisal.unknown for surprisal in read]).any(axis=0)
+        unknown = np.asarray(np.stack([surprisal.unknown for surprisal in read]).any(axis=0))
         predicted = np.stack([np.isfinite(surprisal.bits) for surprisal in read]).all(axis=0)
-        complete = ~np.isnan(np.column_stack([*predictors.values(), *spilled.values()])).any(axis=1)
+        complete = np.asarray(~np.isnan(np.column_stack([*predictors.values(), *spilled.values()])).any(axis=1))
         readings, left_out = choose_readings(words, settings, unknown, complete)
         if settings.subjects == "mean":
             places, inverse = np.unique(words.of[readings], return_inverse=True)
@@ -281,9 +281,9 @@ class _Report:
         return {
             "table": str(self.table),
             **{name: value for name, value in asdict(self.settings).items()},
-            "rows": len(self.words.of),
+            "readings": len(self.words.of),
             "left_out": self.left_out,
-            "readings": len(self.readings),
+            "left": len(self.readings),
             "times": len(self.places),
             "unit": f"nats a {self.unit}",
             "items": len(items),
@@ -306,7 +306,7 @@ class _Report:
         of_file = "" if self.frequencies is None else f"; frequencies of {self.frequencies.source}"
         table(
             [
-                ("times", f"{settings.response} of {self.table}: {several(fields['rows'], 'row')}"),
+                ("times", f"{settings.response} of {self.table}: {fields['readings']:,} readings"),
                 ("left out", ", ".join(reasons) or "none"),
                 ("left", f"{len(self.readings):,} readings{readers}, {means}"),
                 ("baseline", f"{', '.join(self.baseline) or 'the mean alone'}{of_file}"),

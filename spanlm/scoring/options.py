@@ -396,20 +396,19 @@ EXCLUSIONS = {
 class ReadingOptions:
     """Columns of a table of reading times, and the models of them."""
 
-    text: str = option("column of the word", default="word")
+    text: str | None = option("column of the word (default: word)", default=None)
     response: str | None = option("column of the reading time, in ms", default=None)
     subject: str | None = option("column of the reader, if rows are of several", default=None)
     item: str | None = option(
-        "columns of the text that folds and intervals keep whole (default: item, or --line's)",
+        "columns of the text, which folds keep whole (default: item, or --line's)",
         default=None,
     )
     line: str | None = option(
-        "columns of the line, such as a sentence, which ends with <eos> and which spillover does not cross (default: "
-        "the item)",
+        "columns of the line, which spillover does not cross (default: the item)",
         default=None,
     )
     order: str | None = option(
-        "columns of the word's place, needed if subjects have skipped words (default: the order of the rows)",
+        "columns of the word's place, if readers skip words (default: the order of the rows)",
         default=None,
     )
     baseline: str = option(
@@ -430,8 +429,6 @@ class ReadingOptions:
     def __post_init__(self) -> None:
         for name in self.exclusions:
             require(name in EXCLUSIONS, "exclude", name, f"none, or some of {', '.join(EXCLUSIONS)}")
-        if self.subjects == "random" and self.subject is None:
-            raise InputError("subjects", "random", "needs to know who read", f"Add {named('subject=…')}")
 
     @property
     def exclusions(self) -> tuple[str, ...]:

@@ -28,16 +28,16 @@ PREDICTORS = {
     "source lacks has the frequency of its rarest word",
     "unigram": "−log p(word) by the same frequencies, in the unit of the surprisal: the frequency in another unit",
     "position": "which word of the line, from 1",
-    "first": "1: the first word of the line",
-    "last": "1: the last word of the line",
-    "punctuation_before": "1: the word begins with punctuation",
-    "punctuation_after": "1: the word ends with punctuation",
+    "first": "1 for the first word of the line, else 0",
+    "last": "1 for the last word of the line, else 0",
+    "punctuation_before": "1 if the word begins with punctuation, else 0",
+    "punctuation_after": "1 if the word ends with punctuation, else 0",
 }
 """What each predictor is, by name."""
 
 OF_FREQUENCIES = "frequency", "unigram"
 
-_UNITS: dict[str, Callable[[float], float]] = {
+UNITS: dict[str, Callable[[float], float]] = {
     "count": float,
     "per_million": float,
     "log10_per_million": lambda value: 10**value,
@@ -102,9 +102,9 @@ class Frequencies:
         """
         kind = table_kind(path) or first_line_kind(path) or "csv"
         columns = {name.lower(): name for name in next(read_table(path, kind, (), bad=RowNotes())).values}
-        units = [name for name in _UNITS if name in columns]
+        units = [name for name in UNITS if name in columns]
         if "word" not in columns or not units:
-            way = f"Name one column word, another {', '.join(_UNITS)}"
+            way = f"Name one column word, another {', '.join(UNITS)}"
             raise InputError("frequencies", path, f"has the columns {', '.join(columns.values())}", way)
         word, unit = columns["word"], columns[units[0]]
         counts, lines = dict[str, float](), dict[str, int]()
@@ -114,7 +114,7 @@ class Frequencies:
             if (line := lines.setdefault(spelled, row.line)) != row.line:
                 raise InputError(word, spelled, f"is in line {line}, too", "Leave one of them out")
             with suppress(ValueError, OverflowError):
-                count = _UNITS[units[0]](c_number(value))
+                count = UNITS[units[0]](c_number(value))
             require(0 < count < math.inf, unit, value, "a number, of words that occur")
             counts[spelled] = count
 

@@ -83,7 +83,7 @@ def test_a_bad_row_of_a_file_is_left_out_and_named(tmp_path: Path) -> None:
 )
 def test_a_file_without_a_row_that_can_be_used(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "f.csv").write_text(text)
-    with pytest.raises(InputError, match="f.csv") as raised:
+    with pytest.raises(InputError, match=r"f\.csv") as raised:
         Frequencies.of_file(tmp_path / "f.csv", RowNotes())
     assert message in str(raised.value) and "\n" not in str(raised.value)
 
