@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import groupby, islice, pairwise, takewhile
 from typing import Literal
 
 import numpy as np
@@ -40,33 +40,32 @@ def context_of(model: Model) -> ReadingContext:
     return "line" if model.texts.line_by_line or not model.texts.predict_first else "document"
 
 
-def surprisals(model: Model, table: ReadingTable, context: ReadingContext) -> Surprisal:
-    """Score each word once; a cell of several words has the sum of theirs.
+def surprisals(model: Model, table: ReadingTable, context: ReadingContext, window: int | None = None) -> Surprisal:
+    """Score each word once, after all of its context or the last `window` tokens; a cell of words has their sum.
+
+    A window is read from an empty state. Line ends are tokens, too, and <eos> opens a context, as in
+    `spanlm.analysis.context`.
 
     Raises:
-        InputError: see `Model.score_items`.
+        InputError: see `Model.score_items`; or a window for a model that does not read the words of a vocabulary.
     """
+    # items of one line each are read side by side
+    context = "line" if len(table.lines) == len(table.items) else context
+    if window is not None:
+        return _truncated(model, table, context, window)
     bits, unknown = list[float](), list[bool]()
-    context = _narrowest(table, context)
-    for lines in _items(table, context):
+    for lines in _contexts(table, context):
         texts = [" ".join(line) for line in lines]
         for line, text, scores in zip(lines, texts, model.score_items(texts, state=context), strict=True):
-            at = 0
-            for size in _sizes(model, line, text):
-                words = scores[at : at + size]
+            left = iter(scores)
+            for words in (list(islice(left, size)) for size in _sizes(model, line, text)):
                 bits.append(math.fsum(word.surprisal for word in words) if words else math.nan)
                 unknown.append(any(word.oov for word in words))
-                at += size
     return Surprisal(np.array(bits), np.array(unknown))
 
 
-def _narrowest(table: ReadingTable, context: ReadingContext) -> ReadingContext:
-    """Return line for items of one line each, which are then read side by side."""
-    return "line" if len(table.lines) == len(table.items) else context
-
-
-def _items(table: ReadingTable, context: ReadingContext) -> Iterator[list[list[str]]]:
-    """Yield the lines of each context as cells; all at once where no context crosses them."""
+def _contexts(table: ReadingTable, context: ReadingContext) -> Iterator[list[list[str]]]:
+    """Yield the lines of each item, as cells; all lines at once where no context crosses them."""
     lines = ([table.words[n] for n in line] for line in table.lines)
     for _, group in groupby(lines, key=lambda line: 0 if context == "line" else line[0].item):
         yield [[word.text for word in line] for line in group]
@@ -80,38 +79,26 @@ def _sizes(model: Model, line: Sequence[str], text: str) -> Iterator[int]:
         start += len(cell) + 1
 
 
-def truncated_surprisals(model: Model, table: ReadingTable, context: ReadingContext, window: int) -> Surprisal:
-    """Score each word after the last `window` tokens of its context alone, read from an empty state.
-
-    Line ends are tokens, too, and <eos> opens a context, as `spanlm.analysis.context` has it.
-
-    Raises:
-        InputError: the model does not read the words of a vocabulary.
-    """
-    network = model.predictor("windows")
+def _truncated(model: Model, table: ReadingTable, context: ReadingContext, window: int) -> Surprisal:
+    network, eos = model.predictor("windows"), model.vocabulary.eos_id
     if model.texts.tokenizer.exact:
         why = f"{model.folder} reads {model.texts.data.effective_tokenizer}, and a window is cut between words"
         raise InputError("windows", window, why, "Leave it out")
-    eos, encode = model.vocabulary.eos_id, model.vocabulary.encode
     opening = [eos] * model.texts.predict_first
-    context = _narrowest(table, context)
     runs, counts, unknown = list[list[int]](), list[int](), list[bool]()
-    for lines in _items(table, context):
+    for lines in _contexts(table, context):
         ids = list(opening)
         for line in lines:
             ids = list(opening) if context == "line" else ids
             for tokens, ends in _tokens(model, line):
-                cell = encode(tokens)
                 unknown.append(any(token not in model.vocabulary for token in tokens))
-                before = ids[-window:]
-                # without <eos> before it, a first word is only read
-                counts.append(len(cell) if before else 0)
-                runs.append(before + cell if before and cell else [])
+                # a first word that no <eos> opens is only read
+                counts.append(len(tokens) if ids else 0)
+                cell = model.vocabulary.encode(tokens)
+                runs.append([*ids[-window:], *cell])
                 ids += cell + [eos] * ends
-    values = _read_runs(network, [run for run in runs if run])
-    bits = [
-        math.nan if not run else -float(next(values)[-count:].sum()) for run, count in zip(runs, counts, strict=True)
-    ]
+    values = _read_runs(network, runs)
+    bits = [-float(log_p[-count:].sum()) if count else math.nan for log_p, count in zip(values, counts, strict=True)]
     return Surprisal(np.array(bits), np.array(unknown))
 
 
@@ -119,27 +106,22 @@ def _tokens(model: Model, line: Sequence[str]) -> Iterator[tuple[list[str], int]
     """Yield the tokens of each cell, and how many <eos> follow it."""
     text = " ".join(line)
     read = [token for piece in model.texts.pieces([text]) for token in [*piece.words, *[EOS] * piece.closes]]
-    sizes, at = [len(word) for word in model.texts.cut(model.texts.unmarked_text(text))], 0
-    words = iter(sizes)
-    for count in _sizes(model, line, text):
-        tokens = list[str]()
-        for _ in range(sum(next(words) for _ in range(count))):
-            tokens.append(read[at])
-            at += 1
-        ends = 0
-        while at < len(read) and read[at] == EOS:
-            ends, at = ends + 1, at + 1
+    words, at = iter(model.texts.cut(model.texts.unmarked_text(text))), 0
+    for size in _sizes(model, line, text):
+        start, at = at, at + sum(map(len, islice(words, size)))
+        tokens, ends = read[start:at], len(list(takewhile(EOS.__eq__, read[at:])))
         yield tokens, ends
+        at += ends
 
 
 def _read_runs(network: NextWordModel, runs: Sequence[list[int]]) -> Iterator[Array]:
     """Yield log2 p of all tokens of each run but its first, in their order; those of like length are read together."""
-    order = sorted(range(len(runs)), key=lambda n: len(runs[n]))
-    starts = np.concatenate([[0], np.cumsum([len(run) - 1 for run in runs])]).astype(np.int64)
+    order = sorted((n for n, run in enumerate(runs) if len(run) > 1), key=lambda n: len(runs[n]))
+    starts = np.cumsum([0, *(max(len(run) - 1, 0) for run in runs)])
     values = np.empty(int(starts[-1]))
     for begin in range(0, len(order), _RUNS):
         part = order[begin : begin + _RUNS]
-        segments = side_by_side([runs[n] for n in part], [int(starts[n]) for n in part], steps=_STEPS, fresh=True)
+        segments = side_by_side([runs[n] for n in part], starts[part].tolist(), steps=_STEPS, fresh=True)
         for scored in read(network, segments, STANDARD, log_p):
             values[scored.place.numpy()] = scored.numpy().astype(np.float64) / math.log(2)
     return (values[start:stop] for start, stop in pairwise(starts))

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import spanlm
-from spanlm.analysis.reading_surprisal import context_of, surprisals, truncated_surprisals
+from spanlm.analysis.reading_surprisal import context_of, surprisals
 from spanlm.analysis.reading_table import ReadingTable, choose_readings, read_times
 from spanlm.data.tables import RowNotes
 from spanlm.errors import InputError
@@ -159,7 +159,7 @@ def test_each_word_has_its_surprisal_in_its_context(tmp_path: Path, tiny_run: Pa
     assert found.bits == pytest.approx(carried) and carried != pytest.approx(alone)
     assert found.unknown.tolist() == [False] * 5 + [True] + [False] * 6
     items = words(tmp_path, LINES)  # each an item of one line
-    for whole in (surprisals(model, items, "document"), truncated_surprisals(model, items, "document", 99)):
+    for whole in (surprisals(model, items, "document"), surprisals(model, items, "document", 99)):
         assert whole.bits == pytest.approx(alone, rel=1e-4)
 
 
@@ -168,7 +168,7 @@ def test_a_cell_of_several_words_has_their_sum(tmp_path: Path, words_run: Path) 
     read = table(tmp_path, f'item,word,RT\n1,"{A} {B}",1\n1,{C}-{D}.,2\n1,{A},3\n')
     scores = next(iter(model.score_items([f"{A} {B} {C}-{D}. {A}"])))
     first, second, *rest = (word.surprisal for word in scores)
-    for found in (surprisals(model, read, "line"), truncated_surprisals(model, read, "line", 99)):
+    for found in (surprisals(model, read, "line"), surprisals(model, read, "line", 99)):
         assert found.bits == pytest.approx([first + second, *rest], rel=1e-5)
 
 
@@ -176,14 +176,14 @@ def test_a_cell_of_several_words_has_their_sum(tmp_path: Path, words_run: Path) 
 def test_a_long_window_is_the_whole_context(tmp_path: Path, run: str, request: pytest.FixtureRequest) -> None:
     model = spanlm.load(request.getfixturevalue(run))
     read, context = words(tmp_path, LINES, [1, 1, 2]), context_of(model)
-    whole, cut = surprisals(model, read, context), truncated_surprisals(model, read, context, 99)
+    whole, cut = surprisals(model, read, context), surprisals(model, read, context, 99)
     assert cut.bits == pytest.approx(whole.bits, rel=1e-4, nan_ok=True)
     assert (cut.unknown == whole.unknown).all() and np.isnan(whole.bits).any() == (run == "unopened_run")
 
 
 def test_a_window_of_words_is_read_from_an_empty_state(tmp_path: Path, tiny_run: Path) -> None:
     model, read = spanlm.load(tiny_run), words(tmp_path, LINES, [1, 1, 2])
-    found = truncated_surprisals(model, read, "document", 2)
+    found = surprisals(model, read, "document", 2)
     ids = model.vocabulary.encode(["<eos>", *LINES[0].split(), "<eos>", *LINES[1].split()])
     for at, number in ((3, 2), (7, 5), (8, 6)):  # a place in the stream, and the number of its word
         network: Any = model.model
@@ -196,4 +196,4 @@ def test_sub_words_have_no_windows(tmp_path: Path, bytes_run: Path) -> None:
     model, read = spanlm.load(bytes_run), words(tmp_path, LINES)
     assert np.isfinite(surprisals(model, read, "line").bits).all()
     with pytest.raises(InputError, match=r"windows=2: .* reads bytes, and a window is cut between words"):
-        truncated_surprisals(model, read, "line", 2)
+        surprisals(model, read, "line", 2)
