@@ -191,10 +191,10 @@ class _Study:
 
     def write_r(self, folder: Path) -> None:
         items = [self.words.items[self.words.words[n].item] for n in self.places]
-        subjects = [self.words.subjects[n] for n in self.words.by[self.readings]]
+        random = self.settings.subjects == "random"
+        subjects = [self.words.subjects[n] for n in self.words.by[self.readings]] if random else []
         names = [f"{side.title}{f', {run.name}' * (len(side.runs) > 1)}" for side in self.sides for run in side.runs]
-        columns = dict(zip(names, self.surprisals, strict=True))
-        write_r(folder, self.models, (items, subjects), self.baseline, columns)
+        write_r(folder, self.models, items, subjects, self.baseline, dict(zip(names, self.surprisals, strict=True)))
 
 
 def _coefficients(gains: Sequence[Gain]) -> list[dict[str, Any]]:
