@@ -17,10 +17,10 @@ with σ² = r'V⁻¹r / (n − p) and the predicted b_s (BLUP) of the other fold
 about (K + 1) / 2N, so that a useless model is a little below 0.
 
 Interval: items are drawn with replacement, each draw with all its folds fit anew, and the middle 95 % of the draws are
-taken, moved so that their mean is that of Δ and of Δ where no fold is held out: the one is as much too low, by the cost
-of fitting, as the other is too high. It is an interval of what surprisal is worth whose coefficients are known, 0 if it
-is useless. With fits held fixed and Δ in the middle, a useless surprisal would seem worse than none in a third of all
-corpora. All runs see the same draws, so that differences are paired.
+taken, moved so that their median is the mean of Δ and of Δ where no fold is held out: the one is as much too low, by
+the cost of fitting, as the other is too high. It is an interval of what surprisal is worth whose coefficients are
+known: 0 if it is useless. With fits held fixed and Δ in the middle, a useless surprisal would seem worse than none in a
+third of all corpora. All runs see the same draws, so that differences are paired.
 
 All of it needs only sums by item: of cross products, and by subject.
 """
@@ -104,11 +104,12 @@ class NestedModels:
         items = int(times.items.max()) + 1
         self.folds, generator = folds_of(items, folds, seed), np.random.default_rng([seed, 1])
         drawn = generator.integers(items, size=(DRAWS, items)) + items * np.arange(DRAWS)[:, None]
-        self._times_drawn = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
+        self._drawn = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
         self._factor = float(away_from_mean(np.array([items]))[0])
-        self.spread = float(times.values.std())
-        if self.spread == 0:
+        if not (spread := float(times.values.std())):
             raise InputError("response", limit="is the same at every word that is left")
+        self._mean, self._spread = float(times.values.mean()), spread
+        self._values = (times.values - self._mean) / spread
         self._refuse_sums(baseline, self._names)
         #: Δ of the baseline over the mean of the training folds, nats a time
         self.baseline_gain = self._sums(baseline).delta(range(1), range(1 + baseline.shape[1]))
@@ -123,10 +124,10 @@ class NestedModels:
         self._refuse_sums(columns, names)
         sums = self._sums(columns)
         few, all_ = range(1 + self._baseline.shape[1]), range(1 + columns.shape[1])
-        draws = sums.drawn_deltas(few, all_, self._times_drawn)
+        draws = sums.drawn_deltas(few, all_, self._drawn)
         delta = sums.delta(few, all_)
         middle = (delta + sums.delta(few, all_, inside=True)) / 2
-        draws = middle + (draws - np.nanmean(draws)) * self._factor
+        draws = middle + (draws - np.nanmedian(draws)) * self._factor
         return Gain(delta, draws, tuple(self._coefficients(sums, columns, names)))
 
     def _refuse_sums(self, columns: Array, names: Sequence[str]) -> None:
@@ -148,7 +149,7 @@ class NestedModels:
         raise InputError(field, names[place], why, way)
 
     def _sums(self, columns: Array) -> _Sums:
-        return _Sums(self.times, _standardised(columns), self.times.values / self.spread, self.folds)
+        return _Sums(self.times, np.column_stack([_standardised(columns), self._values]), self.folds)
 
     def _coefficients(self, sums: _Sums, columns: Array, names: Sequence[str]) -> list[Coefficient]:
         """Return the intercept and the coefficients of all columns, fit on all folds."""
@@ -158,11 +159,11 @@ class NestedModels:
         # of standardised columns to those of the table: β_j / s_j, and β_0 − Σ_j β_j m_j / s_j
         turn = np.diag(np.concatenate([[1.0], 1 / scale]))
         turn[0, 1:] = -means / scale
-        values, errors = turn @ fit.beta, np.sqrt(np.diag(turn @ fit.covariance @ turn.T))
-        values, errors = values * self.spread, errors * self.spread
-        return [
-            Coefficient(*row) for row in zip(("(Intercept)", *names), values.tolist(), errors.tolist(), strict=True)
-        ]
+        values = self._spread * turn @ fit.beta
+        values[0] += self._mean
+        errors = self._spread * np.sqrt(np.diag(turn @ fit.covariance @ turn.T))
+        rows = zip(("(Intercept)", *names), values.tolist(), errors.tolist(), strict=True)
+        return [Coefficient(*row) for row in rows]
 
 
 def _standardised(columns: Array) -> Array:
@@ -175,8 +176,8 @@ def _standardised(columns: Array) -> Array:
 class _Sums:
     """Cross products of columns z = (1, x, y) by item, (I, q, q), and their sums by item and subject, (I, G, q)."""
 
-    def __init__(self, times: Times, columns: Array, values: Array, folds: Counts) -> None:
-        z = np.column_stack([np.ones(len(values)), columns, values])
+    def __init__(self, times: Times, columns: Array, folds: Counts) -> None:
+        z = np.column_stack([np.ones(len(columns)), columns])
         items, width = len(folds), z.shape[1]
         rows = np.split(np.argsort(times.items, kind="stable"), np.cumsum(np.bincount(times.items, minlength=items)))
         self.cross = np.stack([z[part].T @ z[part] for part in rows[:items]])
@@ -184,7 +185,7 @@ class _Sums:
         self.groups = np.zeros((items, subjects, width))
         if times.subjects is not None:
             np.add.at(self.groups, (times.items, times.subjects), z)
-        self.count, self._of = len(values), [np.flatnonzero(folds == fold) for fold in range(int(folds.max()) + 1)]
+        self._of = [np.flatnonzero(folds == fold) for fold in range(int(folds.max()) + 1)]
 
     def delta(self, few: Sequence[int], all_: Sequence[int], *, inside: bool = False) -> float:
         """Return Δ of the columns `all_` over those of `few`; `inside`: no fold is held out."""

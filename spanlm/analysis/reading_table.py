@@ -165,11 +165,11 @@ def read_times(
     response = options.response
     there = f"{path}: has the columns {', '.join(header)}; say by"
     if response is None:
-        raise InputError(f"{there} {named('response=…')} which holds the reading time")
+        raise InputError(f"{there} {named('response=COLUMN')} which holds the reading time")
     if not item:
-        raise InputError(f"{there} {named('item=…')} which tells the texts apart")
+        raise InputError(f"{there} {named('item=COLUMN')} which tells the texts apart")
     if options.subjects == "random" and not subject:
-        raise InputError("subjects", "random", "needs to know who read", f"Add {named('subject=…')}")
+        raise InputError("subjects", "random", "needs to know who read", f"Add {named('subject=COLUMN')}")
     if unknown := [name for name in own if name not in header]:
         known = f"must be some of {', '.join(PREDICTORS)}, or a column of {path}, {', '.join(header)}"
         raise InputError("baseline", unknown[0], known)
@@ -250,7 +250,7 @@ def _in_order_of_rows(rows: Sequence[_Row]) -> Iterator[list[_Row]]:
         for row in others:
             if (row.text, row.line) != (first.text, first.line):
                 seen = f"has {row.text!r} where {first.place} has {first.text!r}"
-                way = f"Name the column of a word's place by {named('order=…')}"
+                way = f"Name the column of a word's place by {named('order=COLUMN')}"
                 raise InputError(f"{row.place}: item {','.join(row.item)} {seen}. {way}.")
         yield readings
 
@@ -265,7 +265,7 @@ def _once(readings: Sequence[_Row], several: bool, odd: RowNotes) -> Iterator[_R
         elif several:
             odd.add(row.place, f"subject {row.subject[0]} has read {row.text!r} in {before.place}; left out")
         else:
-            way = f"Name the column of readers by {named('subject=…')}"
+            way = f"Name the column of readers by {named('subject=COLUMN')}"
             raise InputError(f"{row.place}: {row.text!r} has the place of {before.place}. {way}.")
 
 

@@ -75,10 +75,13 @@ def test_without_places_the_readers_of_an_item_read_the_same(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"response": None}, "has the columns item, word, who, RT; say by response=… which holds the reading time"),
+        (
+            {"response": None},
+            "has the columns item, word, who, RT; say by response=COLUMN which holds the reading time",
+        ),
         ({"item": "text"}, "line 2: no column text. .*There are: item, word, who, RT"),
         ({"subject": "RT"}, "subject=RT: has 10 values in 10 rows, so that it is no reader"),
-        ({"subjects": "random"}, "subjects=random: needs to know who read. Add subject=…"),
+        ({"subjects": "random"}, "subjects=random: needs to know who read. Add subject=COLUMN"),
         (
             {"baseline": "length,freq"},
             "baseline=freq: must be some of length, .* or a column of .*, item, word, who, RT",
