@@ -151,23 +151,12 @@ anew and lines are numbered from 1.
 
 
 def _score_more() -> str:
-    descriptions = {name: layout.description for name, layout in LAYOUTS.items()}
-    predictors, layouts, repairs = (
-        "\n\n".join(f"{name}: {text}." for name, text in texts.items()) for texts in (PREDICTORS, descriptions, REPAIRS)
-    )
-    return f"""{MORE_SCORE}
-The words of --predictors:
-
-{predictors}
-
-What --layout sets where other options do not; of a|b the column that the table has:
-
-{layouts}
-
-The words of --repair:
-
-{repairs}
-"""
+    layouts = {name: layout.description for name, layout in LAYOUTS.items()}
+    lists = {"--predictors": PREDICTORS, "--layout, before which other options go": layouts, "--repair": REPAIRS}
+    paragraphs = [MORE_SCORE]
+    for option, meanings in lists.items():
+        paragraphs += [f"The words of {option}:", *(f"{name}: {text}." for name, text in meanings.items())]
+    return "\n\n".join(paragraphs)
 
 
 def score(arguments: list[str]) -> argparse.Namespace:
@@ -618,11 +607,11 @@ Where the model looked.
   spanlm attend runs/demo --file stimuli.csv --column sentence --out look.csv
   spanlm attend runs/kv runs/kvp --by-lag --split valid --out lags.svg
   spanlm attend runs/single --sentence "the law which he wrote was long ."
-  spanlm attend runs/single runs/combined --flatness --split valid
+  spanlm attend runs/demo --live --out page.html
 
 Of one text, a file, or a stretch of the corpus the run was trained on: a page (.html, one self-contained file:
-hover a word), a figure (.svg, .png, .pdf) or data (.csv, .npz). It is read alone: what comes before it is not read.
-Nor does a line of a text or a file know of the others, as in `spanlm score`, unless --state says so.
+hover a word), a figure (.svg, .png, .pdf) or data (.csv, .npz). It is read alone, and so is each line of a text or a
+file, as in `spanlm score`, unless --state says so.
 
 Words are cut as in the training text, and lines into sentences if its lines were (data.lines=sentences). Write them as
 it does: Penn Treebank is lower case, with N for numbers and 's and n't apart.
@@ -630,9 +619,13 @@ it does: Penn Treebank is lower case, with N for numbers and 's and n't apart.
 MORE_ATTEND = """
   spanlm attend runs/demo --document 3 --words 60 --out article.svg
   spanlm attend runs/demo --by-lag --split valid --out lags.svg
+  spanlm attend runs/single runs/combined --flatness --split valid
   spanlm attend runs/single runs/combined --sentence "the law was long ." --out maps.svg
   spanlm attend runs/spans --from 5000 --words 600 --out spans.html
   spanlm attend runs/spans --by-epoch --out use.svg
+
+With --live, a page (.html) with the weights of the run inside: in a browser, without server or network, it reads what
+you type. It computes LSTMs with a key-value, an attentive or no memory and a softmax.
 
 With --by-lag, mean attention by distance over a whole split: a table, and (--out) a figure, data (.csv, .json) or .md.
 Several runs stand side by side, each with what the paper printed. Of a memory that holds the whole sentence the nearest
@@ -669,6 +662,7 @@ def attend(arguments: list[str]) -> argparse.Namespace:
     group.add_argument("--by-lag", action="store_true", help="a whole split, for mean attention by lag")
     group.add_argument("--flatness", action="store_true", help="a whole split, for how equal the weights are")
     group.add_argument("--by-epoch", action="store_true", help="a span buffer's use while its run was trained")
+    group.add_argument("--live", action="store_true", help="what you type into a page (.html)")
     parser.add_argument("--words", type=int, metavar="N", help=f"how much of --document or --from (default: {WORDS})")
     text = f"how many of the most probable next words to show (default: {EXPECTED}; of a span buffer, for each part, "
     text += f"{EXPECTED_OF_PART})"

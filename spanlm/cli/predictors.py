@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, groupby, pairwise
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from spanlm.data.tables import RowNotes
 from spanlm.data.vocabulary import EOS
@@ -18,16 +18,8 @@ if TYPE_CHECKING:
     from spanlm.runs.model import Model
 
 _Row = dict[str, Any]
-
-
-class _Regional(Protocol):
-    """What a row was made of; consecutive items of a line with one `region` are it."""
-
-    @property
-    def region(self) -> object: ...
-
-
-Item = TypeVar("Item", bound=_Regional)
+_Rows = Sequence[tuple[Any, list[_Row]]]
+"""Rows by the item that they were made of, which has a `region`."""
 
 _OF_REGION = {
     "word": "the words of the region, with a space between two",
@@ -84,8 +76,8 @@ class Predictors:
             way = "Name a file by --frequencies, or other --predictors"
             raise InputError(f"{str(error).rstrip('.')}. {way}: these are counted in the training text") from None
 
-    def finished(self, model: str, line: Sequence[tuple[Item, list[_Row]]]) -> Sequence[tuple[Item, list[_Row]]]:
-        """Add the columns to a model's rows of a line, which are by item; with --region return a row a region.
+    def finished(self, model: str, line: _Rows) -> _Rows:
+        """Add the columns to a model's rows of a line; with --region return a row a region, by its first item.
 
         An <eos> is no word: it has no predictors and is in no region.
         """

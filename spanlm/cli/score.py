@@ -300,15 +300,13 @@ class _Items:
 
     def _check_regions(self, items: Sequence[_Item], last: object) -> object:
         """Note regions of a line that come twice, or go on from the `last` of the line before; return the last one."""
-        seen, several = set[object](), len(items) > 1
-        for item in items:
-            named = f"{self.options.region}={item.region}"
-            if item.region in seen:
-                self.misplaced.add(item.place, f"{named} comes again in its line, as another region")
-            elif several and not seen and item.region == last:
-                self.misplaced.add(item.place, f"{named} goes on from the line before: a region ends with its line")
-            seen.add(item.region)
-        return items[-1].region if several else None
+        regions = [item.region for item in items]
+        for place, item in enumerate(items):
+            again = "comes again in its line" if item.region in regions[:place] else ""
+            if again or (place == 0 < len(items) - 1 and item.region == last):
+                why = f"{self.options.region}={item.region} {again or 'goes on from the line before'}"
+                self.misplaced.add(item.place, f"{why}, as another region")
+        return regions[-1] if len(regions) > 1 else None
 
     def _scored_items(self, path: Path, kind: tables.Kind | None) -> Iterator[tuple[_Item, list[list[_Row]]]]:
         """Yield each item with its rows by model."""

@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from copy import copy
 from dataclasses import replace
 from itertools import groupby, pairwise, tee
 from operator import itemgetter
@@ -99,7 +98,6 @@ class Yardstick(Model):
 
     model: Any
     kind = "a model of Hugging Face"
-    _space = " "
 
     def __init__(self, path: str | Path, device: str = "auto", *, corrected: bool = True) -> None:
         folder, target = expanded(str(path)), pick_device(device, "device")
@@ -178,14 +176,6 @@ class Yardstick(Model):
             tokens = list(map(" ".join, subwords))
             yield [word if word.word == EOS else replace(word, tokens=tokens[word.index - 1]) for word in written]
 
-    def score_joined(
-        self, lines: Iterable[Sequence[str]], *, state: Context = "line", eos: bool = False, **options: Any
-    ) -> Iterator[list[WrittenScore]]:
-        """Score words that are written without spaces as `Model.score_joined` does."""
-        model = copy(self)
-        model._space, model._begins = "", None
-        return model.score_items((" ".join(line) for line in lines), state=state, eos=eos, **options)
-
     def score_texts(self, texts: Iterable[str], *, precision: Precision = "fp32") -> tuple[list[TextScore], Prefixes]:
         """Return log p of many short texts, each read as one line with its end; see `Model.score_texts`."""
         refuse_one_string("texts", texts)
@@ -223,57 +213,43 @@ class Yardstick(Model):
         for texts, fresh in _contexts(pieces, state):
             read = list(map(self._read, texts))
             before = [self._opening] if fresh else before
-            sequences = [before + ids for _, _, ids, _ in read]
+            sequences = [before + ids for _, _, ids in read]
             values = self._values(sequences, len(before), rows or LINES, precision)
-            for (places, owners, ids, shared), text_values in zip(read, values, strict=True):
-                yield from self._joined(places, owners, ids, text_values, shared)
+            for (places, owners, ids), text_values in zip(read, values, strict=True):
+                yield from self._joined(places, owners, ids, text_values)
             before = sequences[-1][-(self.window - self.stride) :]
 
-    def _read(self, lines: list[Piece]) -> tuple[_Places, list[int], list[int], set[int]]:
-        """Cut lines into sub-words.
-
-        Return the places of the words, the word index and the id of each sub-word, and which words share a sub-word;
-        only those of texts without spaces may.
-        """
+    def _read(self, lines: list[Piece]) -> tuple[_Places, list[int], list[int]]:
+        """Cut lines into sub-words; return the places of the words, and the word index and the id of each sub-word."""
         places = [(line.sentence, n, word) for line in lines for n, word in enumerate([*line.words, EOS], 1)]
-        segments = ["\n" if word == EOS else f"{self._space * (index > 1)}{word}" for _, index, word in places]
+        segments = ["\n" if word == EOS else f"{' ' * (index > 1)}{word}" for _, index, word in places]
         letters = np.repeat(np.arange(len(places)), [len(segment) for segment in segments]).tolist()
-        text, pairs, begin, shared = "".join(segments), [], 0, set[int]()
+        text, pairs, begin = "".join(segments), [], 0
         for part in text.split("\n") if self._joins else [text]:
             read = self.tokenizer(part, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
             for id, (start, end) in zip(read["input_ids"], read["offset_mapping"], strict=True):
                 first, last = letters[min(begin + start, len(letters) - 1)], letters[begin + max(start, end - 1)]
                 if first != last and part[start:end].strip("\n"):
-                    if self._space:
-                        why = f"the tokenizer reads {part[start:end]!r} as one: its words cannot be told apart"
-                        raise InputError(why)
-                    shared |= {*range(first, last + 1)}
+                    raise InputError(f"the tokenizer reads {part[start:end]!r} as one: its words cannot be told apart")
                 pairs.append((first, id))
             begin += len(part) + 1
         if self._line_end is not None:
             pairs = [(owner, id) for owner, id in pairs if places[owner][2] != EOS]
             pairs += [(n, id) for n, (_, _, word) in enumerate(places) if word == EOS for id in self._line_end]
             pairs.sort(key=itemgetter(0))
-        return places, [owner for owner, _ in pairs], [id for _, id in pairs], shared
+        return places, [owner for owner, _ in pairs], [id for _, id in pairs]
 
-    def _joined(
-        self, places: _Places, owners: list[int], ids: list[int], values: Tensor, shared: set[int]
-    ) -> Iterator[_Unit]:
-        """Sum the values (sub-words, 4) of a text over its words; move log e(c) from each word to the one before it.
-
-        Words that share a sub-word have NaN.
-        """
+    def _joined(self, places: _Places, owners: list[int], ids: list[int], values: Tensor) -> Iterator[_Unit]:
+        """Sum the values (sub-words, 4) of a text over its words; move log e(c) from each word to the one before it."""
         surprisal, entropy, rank, edge = values.T.tolist()
         tokens, unknown = self.tokenizer.convert_ids_to_tokens(ids), self.tokenizer.unk_token_id
         bounds = np.searchsorted(owners, np.arange(len(places) + 1)).tolist()
         sums = fold(surprisal, edge, bounds, {unit for unit, (_, _, word) in enumerate(places) if word == EOS})
-        units = zip(places, sums, pairwise(bounds), strict=True)
-        for number, ((line, index, word), nll, (start, stop)) in enumerate(units):
+        for (line, index, word), nll, (start, stop) in zip(places, sums, pairwise(bounds), strict=True):
             # a word without sub-words is certain
             before, place = (entropy[start], int(rank[start])) if start < stop else (0.0, 1)
-            score = WordScore(line, index, word, nll, before, place, unknown in ids[start:stop] and word != EOS)
-            score = replace(score, surprisal=math.nan, entropy=math.nan, rank=None) if number in shared else score
-            yield score, tokens[start:stop]
+            oov = unknown in ids[start:stop] and word != EOS
+            yield WordScore(line, index, word, nll, before, place, oov), tokens[start:stop]
 
     def _values(self, sequences: list[list[int]], start: int, rows: int, precision: Precision) -> list[Tensor]:
         """Return surprisal, entropy, rank and log e(c) of the sub-words from `start` on of each sequence, (n, 4)."""

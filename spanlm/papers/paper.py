@@ -140,6 +140,13 @@ class Cached:
 
 
 @dataclass(frozen=True)
+class Nearest:
+    """The trained model with the k nearest neighbours of its states in the training text, tuned on valid."""
+
+    k: int
+
+
+@dataclass(frozen=True)
 class Averaged:
     """The ensemble, in equal parts, of models trained with the seeds 1 to `members`."""
 
@@ -160,7 +167,7 @@ class Row:
     name: str  # for `--rows` and file names
     title: str  # the paper's name for it
     preset: Preset | NgramPreset  # of the training; every preset of a paper has one plain row
-    evaluation: Plain | Cached | Averaged | Dynamic = Plain()
+    evaluation: Plain | Cached | Nearest | Averaged | Dynamic = Plain()
     published: Reported | None = None  # what the paper printed for this row; None: the preset has it
     accuracies: tuple[float, ...] = ()  # that it printed for the `WORD_CLASSES`
     quoted_from: str = ""  # the paper that its published numbers are quoted from

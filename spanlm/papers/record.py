@@ -27,7 +27,7 @@ from spanlm.data.synthetic import PREFIX
 from spanlm.errors import InputError, RunError, named
 from spanlm.models.counting import count_parameters
 from spanlm.options import read_group
-from spanlm.papers.paper import Averaged, Cached, Dynamic, Measure
+from spanlm.papers.paper import Averaged, Cached, Dynamic, Measure, Nearest
 from spanlm.papers.plan import Task
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.loading import load
@@ -172,6 +172,7 @@ def record_training(job: Task, model: TrainedModel, corpus: Corpus) -> dict[str,
         "readout": model.model.memory.readout_size,
         "epochs": len(epochs),
         "best_epoch": best["epoch"],
+        "valid_losses": [row["loss"] for row in epochs],
         "train_perplexity_at_best": math.exp(min(best["train_loss"], 700)),
         "tokens_per_second": statistics.median(row["tokens_per_second"] for row in epochs),
         "training_seconds": round(training_seconds(epochs, len(corpus.splits["train"])), 1),
@@ -284,6 +285,11 @@ def _evaluated(
         cache = model.tune_cache((evaluation.window,), corpus)
         details |= {"cache": cache.best.to_json(), "tried": len(cache.grid), "notes": cache.notes}
         options = {"cache": cache.best}
+    elif isinstance(evaluation, Nearest):
+        store = model.datastore(data_dir=model.config.data.dir, report=report)
+        near = model.tune_neighbours(corpus, k=evaluation.k, datastore=store)
+        details |= {"neighbours": near.best.to_json(), "tried": len(near.grid), "notes": near.notes}
+        options = {"neighbours": near.best, "datastore": store}
     elif isinstance(evaluation, Dynamic) and (search := task.search):
         if evaluation.gate_temperature is not None:
             model = model.at_gate_temperature(evaluation.gate_temperature)

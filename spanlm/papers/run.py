@@ -18,7 +18,7 @@ from spanlm.data.config import SPLITS
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, SpanlmError
 from spanlm.jobs import ONE_BY_ONE, Engine, of_spanlm
-from spanlm.papers.paper import Cached
+from spanlm.papers.paper import Cached, Nearest
 from spanlm.papers.plan import Plan, Task
 from spanlm.papers.record import (
     DIVERGED,
@@ -212,7 +212,7 @@ class Estimator:
             epochs = training.epochs + training.finetune.stages * training.finetune.epochs
             return token * (epochs * (train + _BATCHED * valid) + valid + test), epochs, 1 / token
         if search is None:
-            tuning = valid if isinstance(task.row.evaluation, Cached) else 0
+            tuning = valid if isinstance(task.row.evaluation, Cached | Nearest) else 0
             return token * len(task.jobs) * (tuning + valid + test), 0, 0
         # the trained weights read valid for the search and, as test, for the result; adapting weights read it once for
         # each finalist, one of which is the result

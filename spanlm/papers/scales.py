@@ -70,10 +70,14 @@ class Matched:
     training_tokens: int | None = None  # read in training, to the nearest whole epoch and at least one; None: no end
     max_epochs: int | None = None  # None: those of the preset
     init_range: float = 0.1  # initial weights are uniform in plus or minus this
+    dropout: float = 0.0  # on the embedded words and on the head's input
     published_vocabulary: int | None = field(default=None, repr=False)  # with which the presets are matched already
 
     def model(self, published: ModelConfig, vocabulary_size: int, *, own_size: bool) -> ModelConfig:
         model = replace(published, embedding_size=self.units, init_range=self.init_range)
+        if self.dropout:
+            output = "memory.dropout" if model.memory.drops_output else "output_dropout"
+            model = changed(model, {"input_dropout": self.dropout, output: self.dropout})
         if self.published_vocabulary and abs(vocabulary_size / self.published_vocabulary - 1) <= _NEAR:
             return model
         if own_size:

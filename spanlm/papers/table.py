@@ -214,7 +214,10 @@ class Line:
             "collapsed": ", ".join(self.collapsed) or None,
             "published_over": self._published_over(),
         }
-        return [{**record, **_derived(record), **about} for record in self.records]
+        return [
+            {**record, **_derived(record), **about, "seconds_to_control": self._seconds_to_control(record)}
+            for record in self.records
+        ]
 
     @cached_property
     def collapsed(self) -> list[str]:
@@ -258,6 +261,16 @@ class Line:
         theirs = {seeds_of(record): record["test"]["perplexity"] for record in control.records}
         differences = [tests[seeds] - theirs[seeds] for seeds in tests.keys() & theirs]
         return f"{self.by(fmean(differences))} ({self.row.control})" if differences else None
+
+    def _seconds_to_control(self, record: Record) -> float | None:
+        """Return the seconds of training until an epoch was at least as good as the control's best, with its seed."""
+        control = self.filled.lines.get(self.row.control, self)
+        losses, seed = record.get("valid_losses"), seeds_of(record)
+        theirs = next((of.get("valid_losses") for of in control.records if seeds_of(of) == seed), None)
+        if not losses or not theirs or min(losses) > min(theirs):
+            return None
+        first = next(number for number, loss in enumerate(losses, 1) if loss <= min(theirs))
+        return float(record["training_seconds"] * first / len(losses))
 
     def _published_over(self) -> str | None:
         if (control := self.filled.table.rows.get(self.row.control)) is None:

@@ -157,7 +157,7 @@ def spillover(columns: Mapping[str, Sequence[T]], words: int) -> dict[str, list[
     `length` becomes `length_prev1`, of the word before, `length_prev2` and so on.
     """
     return {
-        f"{name}_prev{lag}": [None if at < lag else column[at - lag] for at in range(len(column))]
+        f"{name}_prev{lag}": [*[None] * lag, *column][: len(column)]
         for lag in range(1, words + 1)
         for name, column in columns.items()
     }

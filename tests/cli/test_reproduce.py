@@ -154,6 +154,15 @@ def assert_complete(folder: Path, tables: Sequence[str]) -> None:
 
 
 @pytest.mark.slow
+def test_a_row_is_evaluated_with_the_nearest_states_of_its_training_text(cli: Cli, tiny_corpus: Path) -> None:
+    asked = ("reproduce", "neighbours", "--scale", "smoke", "--table", "1", "--corpus", tiny_corpus, "--device", "cpu")
+    assert "LSTM with 64 nearest neighbours" in cli(*asked, "--rows", "lstm", "lstm-nearest").done
+    record = json.loads((Path("results/neighbours/tiny-smoke") / "lstm-nearest-seed-1.json").read_text())
+    plain, chosen = record["valid"]["without_neighbours"], record["details"]["neighbours"]
+    assert chosen["k"] == 64 and chosen["tuned_on"] and record["valid"]["perplexity"] <= plain["perplexity"]
+
+
+@pytest.mark.slow
 def test_a_row_says_how_far_it_is_above_the_law_of_its_text(cli: Cli) -> None:
     text = "synthetic:recall,tokens=4000"
     asked = ("reproduce", "yardstick", "--table", "recall", "--corpus", text, "--rows", "lstm", "lstm-cache")

@@ -67,7 +67,7 @@ BUFFERED = [name for name in PRESETS if name.startswith("li2020/")]
 
 
 def test_no_preset_of_a_paper_is_left_out() -> None:
-    ours = {name for name in PRESETS if name == "demo" or name.startswith("yardstick/")}
+    ours = {name for name in PRESETS if name == "demo" or name.startswith(("yardstick/", "neighbours/"))}
     assert {*SIZES, *DANILUK, *LADDER, *BUFFERED, *ours} == set(PRESETS)
     assert all(preset.name == name and preset.sources for name, preset in PRESETS.items())
 
@@ -95,6 +95,17 @@ def test_sizes_are_the_printed_ones(name: str) -> None:
     other = "/kvp-w" in name
     assert (f"{count.model / 1e6:.1f}" == str(found.reported.model_parameters)) != other
     assert bool(found.remark) == (other or "/kvp-786" in name or "hornn" in name), "a size that does not fit is said"
+
+
+def test_neighbours_have_as_many_parameters_as_the_lstm_of_daniluk() -> None:
+    """But the recurrent memory, which as in its paper has as many units as the LSTM."""
+    rows = {name: preset for name, preset in PRESETS.items() if name.startswith("neighbours/")}
+    counts = {name: count_configured(preset.config.model, 77_000).model for name, preset in rows.items()}
+    lstm = counts["neighbours/lstm"]
+    assert {name for name, count in counts.items() if abs(count / lstm - 1) > 0.005} == {
+        "neighbours/recurrent-memory-w5"
+    }
+    assert {name for name, preset in rows.items() if preset.own_size} == {"neighbours/recurrent-memory-w5"}
 
 
 def test_models_of_characters_have_their_published_sizes_and_bits() -> None:

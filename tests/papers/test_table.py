@@ -43,6 +43,16 @@ def test_measured_and_published_stand_side_by_side_in_the_papers_order() -> None
     assert list(cells(grid)) == ["LSTM", "Key-Value-Predict, window 5"], "rows without a finished run are left out"
 
 
+def test_a_row_says_when_it_was_as_good_as_its_control() -> None:
+    """Seconds of training, 600 for all epochs of a record, until valid was at most the control's best."""
+    lstm = ended("lstm", 90.0, valid_losses=[6.0, 5.0, 4.8, 4.9])
+    rows = {"delta": [5.0, 4.8, 4.7, 4.6], "mogrifier": [6.0, 5.0, 4.9, 4.81]}
+    ran = [ended(name, 80.0, valid_losses=losses) for name, losses in rows.items()]
+    (grid,) = shown("neighbours", "1", lstm, *ran, ended("min-gru", 80.0))
+    until = {name: row["minutes to LSTM's"] for name, row in cells(grid).items()}
+    assert until == {"LSTM": "7.5", "Gated DeltaNet": "5.0", "Mogrifier LSTM": "–", "minGRU": "–"}
+
+
 def test_where_records_have_blocks_differences_come_with_how_sure_they_are() -> None:
     blocks = [{"are": "100 blocks", "tokens": [9] * 100, "bits": [9 * bits] * 100} for bits in (7.0, 6.9)]
     rows = (ended("rnn", 128.0, blocks=blocks[0]), ended("lstm", 119.4, blocks=blocks[1]))

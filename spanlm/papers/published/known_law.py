@@ -1,8 +1,8 @@
 """Every memory on one encoder and one recipe, on texts with a known law (`spanlm.data.synthetic`).
 
-Our own, no paper's: one LSTM layer, and memories that reach the last 32 words where their reach is free. They
-are small, as the texts are; `spanlm reproduce yardstick` matches their parameters and says how many bits a word each
-stays above the least that is possible.
+Our own, no paper's: one LSTM layer, and memories that reach the last 32 words where their reach is free; beside them
+encoders of today without a memory, a Transformer with that reach. They are small, as the texts are; `spanlm reproduce
+yardstick` matches their parameters and says how many bits a word each stays above the least that is possible.
 """
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ from typing import Any, NamedTuple
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from spanlm.data.synthetic import PREFIX
-from spanlm.models.encoders import LSTMConfig
+from spanlm.models.encoders import (
+    AnyEncoderConfig,
+    DeltaConfig,
+    LSTMConfig,
+    MinGRUConfig,
+    MogrifierLSTMConfig,
+    TransformerConfig,
+)
 from spanlm.models.heads import AnyHeadConfig, MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import (
@@ -41,14 +48,15 @@ class Model(NamedTuple):
     """A row; two softmaxes are there because the span buffer predicts twice, too."""
 
     title: str
-    memory: AnyMemoryConfig
+    memory: AnyMemoryConfig = NoMemoryConfig()
     head: AnyHeadConfig = SoftmaxConfig()
+    encoder: AnyEncoderConfig = LSTMConfig(hidden_size=66)
 
 
 MODELS = {
-    "lstm": Model("LSTM, no memory", NoMemoryConfig()),
+    "lstm": Model("LSTM, no memory"),
     "lstm-mos": Model("LSTM, two softmaxes", NoMemoryConfig(), TWICE),
-    "4-gram": Model("4-gram", NGramConfig(order=4)),
+    "4-gram": Model("4-gram", NGramConfig(order=4), encoder=LSTMConfig(hidden_size=68)),  # in equal parts
     "attention": Model("Attention", KeyValueConfig(roles=1, window=REACH)),
     "attention-mos": Model("Attention, two softmaxes", KeyValueConfig(roles=1, window=REACH), TWICE),
     "key-value": Model("Key-Value", KeyValueConfig(roles=2, window=REACH)),
@@ -59,6 +67,10 @@ MODELS = {
     "pointer": Model("Pointer sentinel", PointerSentinelConfig(window=REACH)),
     "span-buffer": Model("Span buffer", SPANS),
     "span-buffer-state": Model("Span buffer, q sees h_t, too", reading_state(SPANS)),
+    "transformer": Model("Transformer", encoder=TransformerConfig(hidden_size=37, window=REACH)),
+    "delta": Model("Gated DeltaNet", encoder=DeltaConfig(hidden_size=35)),
+    "mogrifier": Model("Mogrifier LSTM", encoder=MogrifierLSTMConfig(hidden_size=47)),
+    "min-gru": Model("minGRU", encoder=MinGRUConfig(hidden_size=39)),
 }
 
 PRESETS = [
@@ -71,8 +83,7 @@ PRESETS = [
             data=DataConfig(corpus="synthetic:recall"),
             model=ModelConfig(
                 embedding_size=64,
-                # the memory of a 4-gram cuts it into equal parts
-                encoder=LSTMConfig(hidden_size=68 if name == "4-gram" else 66),
+                encoder=model.encoder,
                 memory=model.memory,
                 head=model.head,
             ),
