@@ -80,9 +80,8 @@ class Gain:
 def folds_of(items: int, folds: int, seed: int) -> Counts:
     """Deal items to folds at random, so that the numbers of items differ by one at most; (items,)."""
     if items < folds:
-        raise InputError(
-            "folds", folds, f"must be at most {items}, the items", "Take fewer, or a finer item, as a sentence"
-        )
+        way = "Take fewer, or a finer item, as a sentence"
+        raise InputError("folds", folds, f"must be at most {items}, the items", way)
     return np.random.default_rng(seed).permutation(items) % folds
 
 
@@ -161,7 +160,7 @@ class NestedModels:
         turn[0, 1:] = -means / scale
         values = self._spread * turn @ fit.beta
         values[0] += self._mean
-        errors = self._spread * np.sqrt(np.diag(turn @ fit.covariance @ turn.T))
+        errors = self._spread * np.sqrt(np.diag(turn @ fit.inverse @ turn.T) * fit.variance)
         rows = zip(("(Intercept)", *names), values.tolist(), errors.tolist(), strict=True)
         return [Coefficient(*row) for row in rows]
 
@@ -226,10 +225,6 @@ class _Fit:
     variance: Array  # (…), σ²
     blups: Array  # (…, G), b
     inverse: Array  # (…, p, p) of X'V⁻¹X
-
-    @property
-    def covariance(self) -> Array:
-        return np.asarray(self.variance[..., None, None] * self.inverse)
 
 
 def _fit(cross: Array, groups: Array, theta: Array) -> _Fit:

@@ -27,8 +27,6 @@ _PLACES = ("position", "first", "last")
 """Predictors that spillover would only repeat."""
 SPREADS = 3
 """Standard deviations from the mean of a subject from which on a time is an outlier."""
-FEWEST = 10
-"""Rows of a table in which a reader must have more than one on average."""
 
 Flags = NDArray[np.bool_]
 
@@ -213,7 +211,11 @@ def _table(rows: Sequence[_Row], options: ReadingOptions, odd: RowNotes, marks: 
     """Join the readings of each word; with `marks`, those of punctuation alone are left out, and odd."""
     items = {item: n for n, item in enumerate(dict.fromkeys(row.item for row in rows))}
     subjects = {subject: n for n, subject in enumerate(dict.fromkeys(row.subject for row in rows))}
-    _check_subjects(options, [row.subject for row in rows], len(subjects))
+    if options.subject is not None and 2 * len(subjects) > len(rows) >= 10:
+        why = f"has {len(subjects):,} values in {len(rows):,} rows, so that it is no reader"
+        raise InputError("subject", options.subject, why)
+    if options.subjects == "random" and len(subjects) < 2:
+        raise InputError("subjects", "random", f"there is one, {rows[0].subject[0]}", f"Take {named('subjects=mean')}")
     if options.order is None:
         words = _in_order_of_rows(sorted(rows, key=lambda row: (items[row.item], row.order)))
     else:
@@ -233,14 +235,6 @@ def _table(rows: Sequence[_Row], options: ReadingOptions, odd: RowNotes, marks: 
     places, by, times = (np.array(column) for column in zip(*readings, strict=True))
     texts_read, readers = (tuple(",".join(name) for name in several) for several in (items, subjects))
     return ReadingTable(tuple(read), texts_read, readers, places, by, times.astype(np.float64))
-
-
-def _check_subjects(options: ReadingOptions, rows: Sequence[tuple[str, ...]], count: int) -> None:
-    if options.subject is not None and 2 * count > len(rows) >= FEWEST:
-        why = f"has {count:,} values in {len(rows):,} rows, so that it is no reader"
-        raise InputError("subject", options.subject, why)
-    if options.subjects == "random" and count < 2:
-        raise InputError("subjects", "random", f"there is one, {rows[0][0]}", f"Take {named('subjects=mean')}")
 
 
 def _in_order_of_rows(rows: Sequence[_Row]) -> Iterator[list[_Row]]:
@@ -291,36 +285,34 @@ def choose_readings(
     Raises:
         InputError: no reading is left.
     """
-    first = np.zeros(len(table.words), np.bool_)
-    last = first.copy()
-    for line in table.lines:
-        first[line[0]] = last[line[-1]] = True
+    lines = np.array([word.line for word in table.words])
+    first, last = lines != np.roll(lines, 1), lines != np.roll(lines, -1)
+    first[0] = last[-1] = True
+    before = f"fewer than {options.spillover} words before it in its line, or " * (options.spillover > 0)
+    reasons = [
+        ("", "without a time", np.isnan(table.times)),
+        ("skipped", "skipped (time 0)", table.times == 0),
+        ("edges", "first of a line", first[table.of]),
+        ("edges", "last of a line", last[table.of]),
+        ("unknown", "outside a vocabulary", unknown[table.of]),
+        ("", f"{before}no number in a column", ~complete[table.of]),
+    ]
     kept, left_out = np.ones(len(table.of), np.bool_), dict[str, int]()
 
-    def leave_out(reason: str, readings: Flags) -> None:
-        left_out[reason] = int((kept & readings).sum())
-        kept[readings] = False
+    def leave_out(name: str, reason: str, readings: Flags) -> None:
+        if not name or name in options.exclusions:
+            left_out[reason] = int((kept & readings).sum())
+            kept[readings] = False
 
-    chosen = options.exclusions
-    leave_out("without a time", np.isnan(table.times))
-    if "skipped" in chosen:
-        leave_out("skipped (time 0)", table.times == 0)
-    if "edges" in chosen:
-        leave_out("first of a line", first[table.of])
-        leave_out("last of a line", last[table.of])
-    if "unknown" in chosen:
-        leave_out("outside a vocabulary", unknown[table.of])
-    before = f"fewer than {options.spillover} words before it in its line, or no number in a column"
-    leave_out(before if options.spillover else "no number in a column", ~complete[table.of])
-    if "outliers" in chosen:
-        counts = np.maximum(np.bincount(table.by[kept], minlength=len(table.subjects)), 1)
-        means, squares = (
-            np.bincount(table.by[kept], table.times[kept] ** power, len(table.subjects)) / counts for power in (1, 2)
-        )
-        spread = np.sqrt(np.maximum(squares - means**2, 0))
-        far = abs(table.times - means[table.by]) > SPREADS * spread[table.by]
-        leave_out(f"beyond {SPREADS} SD of the subject's mean", far)
+    for row in reasons:
+        leave_out(*row)
+    means, spreads = np.zeros((2, len(table.subjects)))
+    for subject in np.unique(table.by[kept]):
+        times = table.times[kept & (table.by == subject)]
+        means[subject], spreads[subject] = times.mean(), times.std()
+    far = abs(table.times - means[table.by]) > SPREADS * spreads[table.by]
+    leave_out("outliers", f"beyond {SPREADS} SD of the subject's mean", far)
     if not kept.any():
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items() if count)
-        raise InputError("exclude", options.exclude, f"leaves none of {len(kept):,} readings", reasons)
+        counts = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items() if count)
+        raise InputError("exclude", options.exclude, f"leaves none of {len(kept):,} readings", counts)
     return np.flatnonzero(kept), left_out

@@ -255,22 +255,18 @@ Face stand side by side.
 A row of the table is a word, and a reader of it. Each text is scored once, however many have read it.
 """
 MORE_READING = """
-Baseline and surprisal are those of the word and of the --spillover words before it, never across a line. A baseline
-with frequency or unigram counts them in the first run's training text, or reads --frequencies.
+Predictors and surprisal are those of the word and of the --spillover words before it, never across a line. Frequencies
+are counted in the first run's training text, or read from --frequencies. Readings are left out, and counted: without a
+time, skipped (time 0), first and last of a line, without K words before them in their line, and beyond 3 standard
+deviations of the subject's mean. Words outside a vocabulary stay in, unless --exclude names unknown.
 
-Readings are left out, and counted: without a time, skipped (time 0), first and last of a line, without K words before
-them in their line, and beyond 3 standard deviations of the subject's mean. Words outside a vocabulary stay in, unless
---exclude says unknown. Of subjects that have skipped words, --order names the column of a word's place.
-
-By default times are means over subjects and the fit is ordinary least squares. --subjects random fits each reading with
-a random intercept by subject, the variances by restricted maximum likelihood, as lme4 does.
-
-Δ is in nats, and of items that the fit has not seen; to fit a useless surprisal costs a little, so that Δ is then a bit
-below 0. Intervals are of items drawn anew, each draw fit anew, without this cost. Coefficients are of all items.
+Times are means over subjects, fit by ordinary least squares. --subjects random fits each reading with a random
+intercept by subject, the variances by restricted maximum likelihood, as lme4 does. Δ is in nats, and of items that the
+fit has not seen; to fit a useless surprisal costs a little, so that Δ is then a bit below 0. Intervals are of items
+drawn anew, each draw fit anew, without this cost. Coefficients are of all items.
 
 --windows W reads each word after the last W tokens of its context alone, from an empty state; `all` is the whole
-context. --attention adds the same run with a lesion of its memory. --r writes the readings and an R script that fits
-the same models with lm or lme4, and a smooth curve of surprisal with mgcv.
+context. --attention adds the same run with a lesion of its memory.
 """
 
 
