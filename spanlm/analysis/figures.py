@@ -412,11 +412,27 @@ def equation_figure(title: str, x_label: str, y_label: str, panels: tuple[Panel,
 
 
 @styled()
-def context_figure(title: str, curves: Sequence[Series], marks: Sequence[tuple[str, float]], caption: str) -> Figure:
-    """Draw what is lost over how many words of context there are, with bands; marked numbers are dashed lines."""
-    panels, y_label = [Panel("", tuple(curves))], "bits a token more than with the whole context"
-    figure, (axes,), keys = _curves(panels, "words as they were", y_label)
-    _setting_axis([axes], panels)
+def context_figure(
+    title: str,
+    labels: tuple[str, str],
+    curves: Sequence[Series],
+    caption: str,
+    *,
+    marks: Sequence[tuple[str, float]] = (),
+    logarithmic: bool = False,
+) -> Figure:
+    """Draw gains or losses over how much context there is, or over perplexity (`logarithmic`), with bands.
+
+    `labels` are of the two axes; marked numbers are dashed lines.
+    """
+    panels = [Panel("", tuple(curves))]
+    figure, (axes,), keys = _curves(panels, *labels)
+    if logarithmic:
+        least, most = (side(point.x for point in _points(panels)) for side in (min, max))
+        room = max(1.1, most / least) ** 0.1
+        _logarithmic(axes, "x", least / room, most * room)
+    else:
+        _setting_axis([axes], panels)
     axes.axhline(0, color=MUTED, linewidth=0.9)
     for name, x in marks:
         axes.axvline(x, color=MUTED, linewidth=0.9, linestyle=_DASHED, zorder=1.5)

@@ -142,4 +142,5 @@ def _figure(use: context.ContextUse) -> Figure:
     caption = f"{use.text}. Bands: 95 % intervals, drawn from {use.blocks}."
     if any(name in use.curves for name in (context.SHUFFLED, context.DROPPED, context.REPLACED)):
         caption += f" Shuffled, half dropped, replaced: the {use.far} words before."
-    return context_figure("What words further back are worth", curves, marks, caption)
+    labels = "words as they were", "bits a token more than with the whole context"
+    return context_figure("What words further back are worth", labels, curves, caption, marks=marks)

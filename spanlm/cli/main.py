@@ -35,6 +35,7 @@ VERBS = {
     "compare": "is one model better than another, how surely, and at which words?",
     "context": "how much context a model uses, and what of it",
     "score": "surprisal, entropy and rank of every word of a text",
+    "reading": "reading times: what a model's surprisal adds to their prediction",
     "pairs": "minimal pairs: is the good sentence more probable than the bad one?",
     "rescore": "n-best lists of speech recognition or translation, ranked anew",
     "cloze": "which word fits a gap: questions like the Children's Book Test's",

@@ -21,6 +21,7 @@ from spanlm.scoring.options import (
     DynamicOptions,
     GenerationOptions,
     NeighboursGrid,
+    ReadingOptions,
     ScoreOptions,
 )
 from spanlm.scoring.predictors import PREDICTORS, UNITS
@@ -238,6 +239,76 @@ def _check_words(options: argparse.Namespace) -> None:
         raise InputError("--separator=''", limit="is for rows that are words of a line", way_out="Add --line COLUMN")
     if options.region is not None and options.eos:
         raise InputError("--eos", limit="a line end is in no --region", way_out="Leave one of them out")
+
+
+READING = """
+How much better are reading times predicted with a model's surprisal than without it? Two linear models, a baseline and
+the same with surprisal of the word and of the words before it, are fit to all texts but some, and predict those: Δ is
+what the surprisal adds to the log-likelihood of a word. Several runs, families of seeds, n-grams and models of Hugging
+Face stand side by side.
+
+  spanlm reading runs/demo times.csv --response RT --subject reader --item text
+  spanlm reading runs/lstm runs/kvp kn5.arpa times.csv --response RT --item text
+  spanlm reading runs/kvp times.csv --response RT --windows 1,2,5,10,all
+  spanlm reading runs/kvp times.csv --response RT --subject reader --r fit
+
+A row of the table is a word, and a reader of it. Each text is scored once, however many have read it.
+"""
+MORE_READING = """
+Predictors and surprisal are those of the word and of the --spillover words before it, never across a line. Frequencies
+are counted in the first run's training text, or read from --frequencies. Readings are left out, and counted: without a
+time, skipped (time 0), first and last of a line, without K words before them in their line, and beyond 3 standard
+deviations of the subject's mean. Words outside a vocabulary stay in, unless --exclude names unknown.
+
+Times are means over subjects, fit by ordinary least squares. --subjects random fits each reading with a random
+intercept by subject, the variances by restricted maximum likelihood, as lme4 does. Δ is in nats, and of items that the
+fit has not seen; to fit a useless surprisal costs a little, so that Δ is then a bit below 0. Intervals are of items
+drawn anew, each draw fit anew, without this cost. Coefficients are of all items.
+
+--windows W reads each word after the last W tokens of its context alone, from an empty state; `all` is the whole
+context. --attention adds the same run with a lesion of its memory.
+"""
+
+
+def reading(arguments: list[str]) -> argparse.Namespace:
+    parser = Parser("reading", READING, more=MORE_READING)
+    text = "a run's folder, one with seed-1 and so on (a family), NAME.arpa[.gz] or hf:FOLDER"
+    parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help=text)
+    text = "a table (CSV, TSV, JSON lines), a row a word and reader"
+    parser.add_argument("table", metavar="TABLE", type=Path, help=text)
+    parser.add_device()
+    settings: dict[str, Any] = {name: {"metavar": "COLUMN"} for name in ("text", "response", "subject")}
+    settings |= {name: {"metavar": "COLUMN[,…]"} for name in ("item", "line", "order")}
+    settings |= {"baseline": {"metavar": "NAME[,…]"}, "spillover": {}, "subjects": {}}
+    settings = {name: {"rare": "", **more} for name, more in settings.items()}
+    settings["exclude"] = {"metavar": "NAME[,…]"}
+    add_fields(parser, ReadingOptions, rare="models of times", **settings)
+    text = f"columns of a published table: {', '.join(LAYOUTS)} (`spanlm help score`)"
+    parser.add_argument("--layout", choices=tuple(LAYOUTS), metavar="NAME", help=text)
+    text = "words and their frequencies, for the baseline (default: the first run's training text)"
+    parser.add_argument("--frequencies", type=Path, metavar="FILE", help=text)
+    text = "read each word after its last W tokens alone, too: 1,2,5,10,all"
+    parser.add_argument("--windows", type=_names, default=(), metavar="W[,…]", help=text)
+    text = "add the runs with a lesion of their memory: some of uniform, none, window=K"
+    parser.add_argument("--attention", type=_names, default=(), metavar="HOW[,…]", help=text)
+    text = "a word's context: its item (document) or its line (default: as the model was trained)"
+    parser.add_argument("--state", rare=True, choices=("document", "line"), help=text)
+    parser.add_row_options(prefix=False)
+    text = "write the readings, and an R script that fits the same models, to this folder"
+    parser.add_argument("--r", type=Path, metavar="DIR", help=text)
+    text = "a table (.csv, .json), or Δ over perplexity or windows (.svg, .png, .pdf)"
+    parser.add_argument("--out", type=Path, metavar="FILE", help=text)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.read(arguments)
+    for name in options.windows:
+        limit = "whole numbers of at least 1, or all, as in 1,2,5,10,all"
+        require(name == "all" or (name.isdecimal() and int(name) > 0), "--windows", name, limit)
+    options.windows = [None if name == "all" else int(name) for name in options.windows]
+    return options
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(text.split(",")))
 
 
 PAIRS = """

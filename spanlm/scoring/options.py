@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from itertools import product
 from typing import Any, Literal, get_args
 
-from spanlm.errors import InputError, named, require_several
+from spanlm.errors import InputError, named, require, require_several
 from spanlm.options import (
     NOT_NEGATIVE,
     POSITIVE,
@@ -381,6 +381,58 @@ class ContextOptions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lengths", tuple(sorted(set(self.lengths))))
+
+
+EXCLUSIONS = {
+    "skipped": "times of 0",
+    "edges": "the first and the last word of each line",
+    "outliers": "times beyond 3 standard deviations of the subject's mean",
+    "unknown": "words outside the vocabulary of any run",
+}
+"""Readings to leave out, by name."""
+
+
+@options()
+class ReadingOptions:
+    """Columns of a table of reading times, and the models of them."""
+
+    text: str | None = option("column of the word (default: word)", default=None)
+    response: str | None = option("column of the reading time, in ms", default=None)
+    subject: str | None = option("column of the reader, if rows are of several", default=None)
+    item: str | None = option(
+        "columns of the text, which folds keep whole (default: item, or --line's)",
+        default=None,
+    )
+    line: str | None = option(
+        "columns of the line, which spillover does not cross (default: the item)",
+        default=None,
+    )
+    order: str | None = option(
+        "columns of the word's place, if readers skip words (default: the order of the rows)",
+        default=None,
+    )
+    baseline: str = option(
+        "predictors beside surprisal: those of `spanlm score`, or columns with numbers",
+        default="length,frequency,position",
+    )
+    spillover: int = option("predictors of so many words before, too; not the position", default=2, limit=at_least(0))
+    subjects: Literal["mean", "random"] = option(
+        "means over subjects, or each reading, with random intercepts", default="mean"
+    )
+    exclude: str = option(
+        f"readings to leave out: none, or some of {', '.join(EXCLUSIONS)}",
+        default="skipped,edges,outliers",
+    )
+    folds: int = option("number of folds, of whole items", default=10, limit=at_least(2))
+    seed: int = option("seed of the folds and intervals", default=1, limit=SEED)
+
+    def __post_init__(self) -> None:
+        for name in self.exclusions:
+            require(name in EXCLUSIONS, "exclude", name, f"none, or some of {', '.join(EXCLUSIONS)}")
+
+    @property
+    def exclusions(self) -> tuple[str, ...]:
+        return () if self.exclude == "none" else tuple(self.exclude.split(","))
 
 
 EXPECTED, EXPECTED_OF_PART = 5, 4

@@ -120,7 +120,7 @@ def drawn_means(sums: Array, counts: Array, generator: np.random.Generator) -> A
         # around the draw's own mean and per its own tokens; bounded, as a draw of nearly equal blocks has no spread
         spread = (squares - 2 * off * cross + off**2 * square_lengths) * (counts.sum(0) / tokens) ** 2
         wider = np.sqrt((rest**2).sum(0) / np.maximum(spread, (rest**2).sum(0) / 10_000))
-        moved, studentised = off * _away_from_mean((counts > 0).sum(0)), -off * np.nan_to_num(wider, nan=1.0)
+        moved, studentised = off * away_from_mean((counts > 0).sum(0)), -off * np.nan_to_num(wider, nan=1.0)
     order = np.argsort(moved, axis=0)
     moved, studentised = np.take_along_axis(moved, order, 0), np.sort(studentised, axis=0)
     farther = np.where(moved < 0, np.minimum(moved, studentised), np.maximum(moved, studentised))
@@ -142,7 +142,7 @@ def lopsided(sums: Array, counts: Array) -> NDArray[np.bool_]:
     return np.asarray(abs((rest**3).sum(0)) > LOPSIDED * (rest**2).sum(0) ** 1.5)
 
 
-def _away_from_mean(blocks: Counts) -> Array:
+def away_from_mean(blocks: Counts) -> Array:
     """Return the factor that moves draws of so many blocks away from their mean; 1 for a single block."""
     freedom = np.maximum(blocks - 1, 1)
     # expansion of Student's t; its error is at most 0.005 from 10 blocks on

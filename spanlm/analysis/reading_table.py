@@ -1,0 +1,318 @@
+"""A table of reading times, a row a word and reader: the texts that were read, and which times are left in."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanlm.data.layouts import LAYOUTS, repaired, with_marks, words_of
+from spanlm.data.tables import Errors, Row, RowNotes, first_line_kind, read_table, table_kind
+from spanlm.errors import InputError, named, require
+from spanlm.scoring.options import ReadingOptions
+from spanlm.scoring.predictors import OF_FREQUENCIES, PREDICTORS, Frequencies, predict, spillover
+from spanlm.scoring.resampling import Array, Counts
+from spanlm.store.plain import c_number
+
+_MISSING = {"", ".", "na", "n/a", "nan", "null", "none"}
+_PLACES = ("position", "first", "last")
+"""Predictors that spillover would only repeat."""
+SPREADS = 3
+"""Standard deviations from the mean of a subject from which on a time is an outlier."""
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of a text: as written, the number of its item, its line, and its numbers in columns of the table."""
+
+    text: str
+    item: int
+    line: int
+    numbers: tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class ReadingTable:
+    """The M words of the texts of a table in reading order, and N readings of them."""
+
+    words: tuple[Word, ...]
+    items: tuple[str, ...]  # names, by number
+    subjects: tuple[str, ...]  # names, by number
+    of: Counts  # (N,) the number of each reading's word
+    by: Counts  # (N,) of its subject
+    times: Array  # (N,), NaN: missing
+
+    @property
+    def lines(self) -> list[list[int]]:
+        """The numbers of the words of each line."""
+        by_line = groupby(range(len(self.words)), key=lambda number: self.words[number].line)
+        return [list(numbers) for _, numbers in by_line]
+
+    def predictors(self, options: ReadingOptions, frequencies: Frequencies | None) -> dict[str, Array]:
+        """Return the baseline's predictors (M,) by name; NaN where the table has no number, or the line no such word.
+
+        Raises:
+            InputError: a predictor needs frequencies and there are none.
+        """
+        names, own = split_baseline(options)
+        columns: dict[str, list[Array]] = {}
+        for line in self.lines:
+            words = [self.words[n] for n in line]
+            values = predict([word.text for word in words], names, frequencies)
+            values |= {name: [word.numbers[at] for word in words] for at, name in enumerate(own)}
+            for name, column in _with_spillover(values, options.spillover).items():
+                columns.setdefault(name, []).append(column)
+        return {name: np.concatenate(parts) for name, parts in columns.items()}
+
+    def spilled(self, surprisal: Array, spill: int) -> Array:
+        """Return surprisal (M,) of each word and of the words before it in its line, (M, spill + 1), NaN before it."""
+        parts = [_with_spillover({"": surprisal[line].tolist()}, spill) for line in self.lines]
+        return np.concatenate([np.column_stack([*part.values()]) for part in parts])
+
+
+def _with_spillover(columns: dict[str, list[float]], spill: int) -> dict[str, Array]:
+    before = spillover({name: x for name, x in columns.items() if name not in _PLACES}, spill)
+    return {name: np.array(column, np.float64) for name, column in {**columns, **before}.items()}
+
+
+def split_baseline(options: ReadingOptions) -> tuple[list[str], list[str]]:
+    """Return the predictors of the baseline that are computed, and those that are columns of the table."""
+    names = [name for name in options.baseline.split(",") if name]
+    require(len(names) == len({*names}), "baseline", options.baseline, "names, each once")
+    return [name for name in names if name in PREDICTORS], [name for name in names if name not in PREDICTORS]
+
+
+def needs_frequencies(options: ReadingOptions) -> bool:
+    return any(name in OF_FREQUENCIES for name in split_baseline(options)[0])
+
+
+# --- reading ---
+
+
+class _Row(NamedTuple):
+    """A reading of a word: the cells that name its item, its line in it and its subject, and its place in the line."""
+
+    place: str
+    text: str
+    item: tuple[str, ...]
+    within: tuple[str, ...]
+    subject: tuple[str, ...]
+    order: tuple[float, ...]
+    numbers: tuple[float, ...]
+    time: float
+
+    @property
+    def line(self) -> tuple[str, ...]:
+        return self.item + self.within
+
+
+def in_layout(options: ReadingOptions, layout: str, header: Collection[str]) -> ReadingOptions:
+    """Return the options with the columns of a published table where they name none.
+
+    Raises:
+        InputError: the table lacks one of them.
+    """
+    published = LAYOUTS[layout]
+    line = options.item or options.line
+    columns = published.columns(header, {"text": options.text, "line": line, "order": options.order})
+    response, subject = (
+        next((column for column in wanted.split("|") if column in header), None)
+        for wanted in (published.response, published.subject)
+    )
+    return replace(
+        options,
+        text=columns["text"],
+        order=columns["order"],
+        item=options.item or columns["line"],
+        response=options.response or response,
+        subject=options.subject or subject,
+    )
+
+
+def read_times(
+    path: Path, options: ReadingOptions, layout: str | None, bad: RowNotes, odd: RowNotes
+) -> tuple[ReadingTable, ReadingOptions]:
+    """Read a table; return its texts and times, and the options with the columns that were read.
+
+    Rows that are `bad` are left out. `odd` are a time that is no number, which is missing, and with --order a reading
+    of another word than most at its place, or a second of one subject, which are left out.
+
+    Raises:
+        InputError: there is no such column; without --order, subjects have read other words; a subject is none.
+    """
+    repairs = [] if layout is None else LAYOUTS[layout].repair.split(",")
+    errors: Errors = "cp1252" if "encoding" in repairs else "strict"
+    kind = table_kind(path) or first_line_kind(path, errors)
+    if kind is None:
+        raise InputError(f"{path}: is no table with a line of column names, .csv, .tsv or .jsonl")
+    header = next(read_table(path, kind, (), bad=RowNotes(), errors=errors)).values
+    options = options if layout is None else in_layout(options, layout, header)
+    order, subject, own = _columns(options.order), _columns(options.subject), split_baseline(options)[1]
+    line, text = _columns(options.line), options.text or "word"
+    item = _columns(options.item) or [name for name in ("item",) if name in header] or line
+    response = options.response
+    there = f"{path}: has the columns {', '.join(header)}; say by"
+    if response is None:
+        raise InputError(f"{there} {named('response=COLUMN')} which holds the reading time")
+    if not item:
+        raise InputError(f"{there} {named('item=COLUMN')} which tells the texts apart")
+    if options.subjects == "random" and not subject:
+        raise InputError("subjects", "random", "needs to know who read", f"Add {named('subject=COLUMN')}")
+    if unknown := [name for name in own if name not in header]:
+        known = f"must be some of {', '.join(PREDICTORS)}, or a column of {path}, {', '.join(header)}"
+        raise InputError("baseline", unknown[0], known)
+
+    def check(row: Row) -> None:
+        for name in order:
+            require(not math.isnan(_number(row.values[name])), name, row.values[name], "a number: it is of --order")
+
+    rows, counts = list[_Row](), Counter[tuple[object, ...]]()
+    keys = [*dict.fromkeys([*item, *line, *order, *subject])]
+    for row in read_table(path, kind, [text], keys=keys, also=[response, *own], check=check, bad=bad, errors=errors):
+        values, place = row.values, f"{path}, line {row.line}"
+        of_item, of_line, by = (tuple(str(values[name]) for name in names) for names in (item, line, subject))
+        counts[of_item, by] += 1
+        numbers = tuple(_number(values[name]) for name in order) or (float(counts[of_item, by]),)
+        time = _number(values[response])
+        if math.isnan(time) and not _is_missing(values[response]):
+            odd.add(place, f"{response}={values[response]} is no number")
+        word = repaired(values[text], repairs).strip()
+        predictors = tuple(_number(values[name]) for name in own)
+        rows.append(_Row(place, word, of_item, of_line, by, numbers, predictors, time))
+    return _table(rows, options, odd, "marks" in repairs), replace(options, item=",".join(item))
+
+
+def _columns(names: str | None) -> list[str]:
+    return names.split(",") if names else []
+
+
+def _is_missing(cell: object) -> bool:
+    return cell is None or str(cell).strip().lower() in _MISSING
+
+
+def _number(cell: object) -> float:
+    """Return the number of a cell; NaN: it has none."""
+    with suppress(ValueError):
+        return math.nan if _is_missing(cell) else c_number(str(cell).strip())
+    return math.nan
+
+
+def _table(rows: Sequence[_Row], options: ReadingOptions, odd: RowNotes, marks: bool) -> ReadingTable:
+    """Join the readings of each word; with `marks`, those of punctuation alone are left out, and odd."""
+    items = {item: n for n, item in enumerate(dict.fromkeys(row.item for row in rows))}
+    subjects = {subject: n for n, subject in enumerate(dict.fromkeys(row.subject for row in rows))}
+    if options.subject is not None and 2 * len(subjects) > len(rows) >= 10:
+        why = f"has {len(subjects):,} values in {len(rows):,} rows, so that it is no reader"
+        raise InputError("subject", options.subject, why)
+    if options.subjects == "random" and len(subjects) < 2:
+        raise InputError("subjects", "random", f"there is one, {rows[0].subject[0]}", f"Take {named('subjects=mean')}")
+    if options.order is None:
+        words = _in_order_of_rows(sorted(rows, key=lambda row: (items[row.item], row.order)))
+    else:
+        ranks = _ranks([row.line for row in rows])
+        words = words_of(sorted(rows, key=lambda row: (items[row.item], ranks[row.line], row.order)), odd)
+    read, readings = list[Word](), list[tuple[int, int, float]]()
+    for number, (_, group) in enumerate(groupby(words, key=lambda readings: readings[0].line)):
+        line = list(group)
+        texts = [of[0].text for of in line]
+        for text, of in zip(with_marks(texts) if marks else texts, line, strict=True):
+            if not text:
+                odd.reasons |= {row.place: "is read with the word beside it, and left out" for row in of}
+                continue
+            for row in _once(of, bool(options.subject), odd):
+                readings.append((len(read), subjects[row.subject], row.time))
+            read.append(Word(text, items[of[0].item], number, of[0].numbers))
+    places, by, times = (np.array(column) for column in zip(*readings, strict=True))
+    texts_read, readers = (tuple(",".join(name) for name in several) for several in (items, subjects))
+    return ReadingTable(tuple(read), texts_read, readers, places, by, times.astype(np.float64))
+
+
+def _in_order_of_rows(rows: Sequence[_Row]) -> Iterator[list[_Row]]:
+    """Yield the readings of each word of an item, whose places are numbers of rows."""
+    for _, group in groupby(rows, key=lambda row: (row.item, row.order)):
+        first, *others = readings = list(group)
+        for row in others:
+            if (row.text, row.line) != (first.text, first.line):
+                seen = f"has {row.text!r} where {first.place} has {first.text!r}"
+                way = f"Name the column of a word's place by {named('order=COLUMN')}"
+                raise InputError(f"{row.place}: item {','.join(row.item)} {seen}. {way}.")
+        yield readings
+
+
+def _once(readings: Sequence[_Row], several: bool, odd: RowNotes) -> Iterator[_Row]:
+    """Yield the first reading of a word by each subject."""
+    first: dict[tuple[str, ...], _Row] = {}
+    for row in readings:
+        before = first.setdefault(row.subject, row)
+        if before is row:
+            yield row
+        elif several:
+            odd.add(row.place, f"subject {row.subject[0]} has read {row.text!r} in {before.place}; left out")
+        else:
+            way = f"Name the column of readers by {named('subject=COLUMN')}"
+            raise InputError(f"{row.place}: {row.text!r} has the place of {before.place}. {way}.")
+
+
+def _ranks(lines: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], int]:
+    """Return the order of lines: of numbers their own, else the one in which they come first."""
+    lines = [*dict.fromkeys(lines)]
+    values = {line: tuple(map(_number, line)) for line in lines}
+    if not any(math.isnan(x) for value in values.values() for x in value):
+        lines.sort(key=values.__getitem__)
+    return {line: rank for rank, line in enumerate(lines)}
+
+
+# --- what is left out ---
+
+
+def choose_readings(
+    table: ReadingTable, options: ReadingOptions, unknown: Flags, complete: Flags
+) -> tuple[Counts, dict[str, int]]:
+    """Return the numbers of the readings that are left in, and how many are left out, by reason.
+
+    `unknown` and `complete` (M,): which words are outside a vocabulary, and have all their predictors.
+
+    Raises:
+        InputError: no reading is left.
+    """
+    lines = np.array([word.line for word in table.words])
+    first, last = lines != np.roll(lines, 1), lines != np.roll(lines, -1)
+    first[0] = last[-1] = True
+    before = f"fewer than {options.spillover} words before it in its line, or " * (options.spillover > 0)
+    reasons = [
+        ("", "without a time", np.isnan(table.times)),
+        ("skipped", "skipped (time 0)", table.times == 0),
+        ("edges", "first of a line", first[table.of]),
+        ("edges", "last of a line", last[table.of]),
+        ("unknown", "outside a vocabulary", unknown[table.of]),
+        ("", f"{before}no number in a column", ~complete[table.of]),
+    ]
+    kept, left_out = np.ones(len(table.of), np.bool_), dict[str, int]()
+
+    def leave_out(name: str, reason: str, readings: Flags) -> None:
+        if not name or name in options.exclusions:
+            left_out[reason] = int((kept & readings).sum())
+            kept[readings] = False
+
+    for row in reasons:
+        leave_out(*row)
+    means, spreads = np.zeros((2, len(table.subjects)))
+    for subject in np.unique(table.by[kept]):
+        times = table.times[kept & (table.by == subject)]
+        means[subject], spreads[subject] = times.mean(), times.std()
+    far = abs(table.times - means[table.by]) > SPREADS * spreads[table.by]
+    leave_out("outliers", f"beyond {SPREADS} SD of the subject's mean", far)
+    if not kept.any():
+        counts = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items() if count)
+        raise InputError("exclude", options.exclude, f"leaves none of {len(kept):,} readings", counts)
+    return np.flatnonzero(kept), left_out
