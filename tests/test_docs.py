@@ -185,20 +185,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for needed in ("sphinx", "furo", "myst_parser"):
         pytest.importorskip(needed, reason="needs pip install -e '.[docs]'")
     folder = tmp_path_factory.mktemp("docs")
-    command = [
-        sys.executable,
-        "-m",
-        "sphinx",
-        "-q",
-        "-W",
-        "-D",
-        "run_notebooks=0",
-        "-d",
-        folder / "trees",
-        "-b",
-        "html",
-    ]
-    done = subprocess.run([*command, ROOT / "docs", folder / "site"], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "-b", "html", "-D", "run_notebooks=0", ROOT / "docs"]
+    done = subprocess.run(
+        [*command, folder / "site", "-d", folder / "trees"], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return folder / "site"
 
