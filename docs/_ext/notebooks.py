@@ -14,6 +14,8 @@ from sphinx.application import Sphinx
 
 _PAGE = re.compile(r"^The notebook \[\S+\]\((\S+\.ipynb)\)")
 """The first words of a page that is a notebook; without this extension, as on GitHub, it is a link to it."""
+_OF_TERMINALS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
+"""Colours, and what moves the cursor; lines that were overwritten are gone already."""
 
 Notebook = dict[str, Any]
 
@@ -32,10 +34,8 @@ def run(path: Path, limit: int = 600) -> Notebook:
     with tempfile.TemporaryDirectory() as folder:
         programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # for !spanlm
         environment = {**os.environ, "PATH": programs, "IPYTHONDIR": folder}
-        client = NotebookClient(
-            notebook, timeout=limit, kernel_name="python3", resources={"metadata": {"path": folder}}
-        )
-        client.execute(env=environment)
+        settings: Any = {"kernel_name": "python3", "resources": {"metadata": {"path": folder}}, "timeout": limit}
+        NotebookClient(notebook, coalesce_streams=True, **settings).execute(env=environment)
     return dict(notebook)
 
 
@@ -48,7 +48,7 @@ def _output(output: Notebook, alt: str) -> str:
     data = output.get("data", {})
     if "image/png" in data:
         return f"![{alt}](data:image/png;base64,{''.join(data['image/png'].split())})"
-    return _fenced("".join(output.get("text", data.get("text/plain", ""))), "none")
+    return _fenced(_OF_TERMINALS.sub("", "".join(output.get("text", data.get("text/plain", "")))), "none")
 
 
 def _cell(cell: Notebook) -> list[str]:
