@@ -5,7 +5,7 @@ Rows of published tables are written by `spanlm.papers`, as its pages have them;
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from statistics import fmean
 from typing import cast
 
@@ -455,6 +455,19 @@ def on_the_demo() -> Rows:
     return rows
 
 
+def _vocabularies(text: str) -> Rows:
+    """Return bits per byte of words, pieces, characters and bytes, and bits a written word against the first row."""
+    rows = [["", "units", "tokens a word", "bits per byte", "bits a written word against the LSTM on words"]]
+    for one in records("vocabularies", text):
+        cut = {"whitespace": "words"}.get(one["tokenizer"], one["tokenizer"])
+        pieces = f" {one['pieces']:,}" if one["pieces"] else ""
+        memory = f"Key-Value-Predict, window {one['window']}" if one["window"] else "LSTM"
+        against = f"{signed(one['bits'])} ({' to '.join(map(signed, one['interval']))})" if "bits" in one else NONE
+        numbers = rounded(one["tokens_per_word"], 2), rounded(one["bits_per_byte"], 3)
+        rows.append([f"{cut}{pieces}, {memory}", str(one["units"]), *numbers, against])
+    return rows
+
+
 CLASSES = "NE", "CN", "V", "P"  # of questions, in the order of the columns
 
 
@@ -506,6 +519,9 @@ TABLES: dict[str, Callable[[], Rows]] = {
     # memories
     "yardstick": known_laws,
     "demo": on_the_demo,
+    # vocabularies
+    "vocabularies-ptb": partial(_vocabularies, "ptb"),
+    "vocabularies-wikitext-2": partial(_vocabularies, "wikitext-2"),
     # speed
     "speed-ratios": speeds.ratios,
     "speed-steps": speeds.steps,

@@ -15,6 +15,7 @@ from spanlm.analysis.figures import FIGURES, check_series
 from spanlm.analysis.flatness import Flatness, mean_flatness
 from spanlm.analysis.heat_maps import marked
 from spanlm.analysis.lags import LEAST_SHOWN, RECURRENT_MEMORY, MeasuredLags, check_alike, lag_columns, notes, signed
+from spanlm.analysis.live_page import render_live
 from spanlm.analysis.utilisation import EXPLAINED, read_utilisation, spread_epochs
 from spanlm.cli.evaluation_report import departures
 from spanlm.cli.model_verbs import WORDS
@@ -328,6 +329,17 @@ def print_flatness(measured: Mapping[str, tuple[str, Flatness]]) -> None:
         out("newest: mean share of the span that ended last")
 
 
+# --- a run as a page ---
+
+
+def _live(options: argparse.Namespace) -> None:
+    if options.out is None:
+        raise InputError("--out is missing: name a file that ends in .html")
+    export.checked_suffix(options.out, (".html",))
+    model = require_weights(load_run(options.runs[0], options.device), "attend")
+    export.write_whole(options.out, render_live(model).encode())
+
+
 def print_record(record: attention.AttentionRecord, temperature: float | None) -> None:
     """Print the last position of a record with parts: its context, its attention and each part's prediction."""
     last, parts = len(record) - 1, record.parts
@@ -381,4 +393,5 @@ VIEWS = {
     "--document": _STRETCH,
     "--from": _STRETCH,
     "--by-epoch": View(_by_epoch, (), export.UTILISATION_SUFFIXES),
+    "--live": View(_live),
 }

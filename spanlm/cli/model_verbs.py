@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from spanlm.cli.parser import Parser, add_cache, add_fields
-from spanlm.errors import InputError
+from spanlm.cli.predictors import names_of_predictors
+from spanlm.data.layouts import LAYOUTS, REPAIRS
+from spanlm.errors import InputError, require
 from spanlm.rescoring.formats import Format
 from spanlm.scoring.options import (
     BASES,
@@ -21,6 +23,7 @@ from spanlm.scoring.options import (
     NeighboursGrid,
     ScoreOptions,
 )
+from spanlm.scoring.predictors import PREDICTORS, UNITS
 
 EVALUATE = """
 Perplexity of a trained model: exp(total NLL / predicted tokens), with every token of the split predicted exactly
@@ -146,8 +149,17 @@ anew and lines are numbered from 1.
 """
 
 
+def _score_more() -> str:
+    layouts = {name: layout.description for name, layout in LAYOUTS.items()}
+    lists = {"--predictors": PREDICTORS, "--layout, before which other options go": layouts, "--repair": REPAIRS}
+    paragraphs = [MORE_SCORE]
+    for option, meanings in lists.items():
+        paragraphs += [f"The words of {option}:", *(f"{name}: {text}." for name, text in meanings.items())]
+    return "\n\n".join(paragraphs)
+
+
 def score(arguments: list[str]) -> argparse.Namespace:
-    parser = Parser("score", SCORE, more=MORE_SCORE)
+    parser = Parser("score", SCORE, more=_score_more)
     parser.add_runs("FILE", "text files or tables [.gz]; - or nothing: standard input")
     table = parser.add_argument_group("tables")
     text = "score what is in this column"
@@ -160,6 +172,21 @@ def score(arguments: list[str]) -> argparse.Namespace:
     table.add_argument("--document", metavar="COLUMN[,…]", help=text)
     text = "sort the rows of a line, or else of a document, by the numbers in these columns"
     parser.add_argument("--order", rare=True, metavar="COLUMN[,…]", help=text)
+    text = "columns of a published table of reading times:"
+    table.add_argument("--layout", choices=tuple(LAYOUTS), metavar="NAME", help=f"{text} {', '.join(LAYOUTS)}")
+    text = "add columns for regressions: all, or some of length, frequency, position, …"
+    table.add_argument("--predictors", metavar="NAME[,…]", help=text)
+    text = "add surprisal and these, of the K words before"
+    table.add_argument("--spillover", type=int, default=0, metavar="K", help=text)
+    text = "a row a region (words that agree here): sums, means"
+    table.add_argument("--region", metavar="COLUMN", help=text)
+    text = f"of words, for --predictors: a table with a column word and a column {', '.join(UNITS)}"
+    meaning = f"{text} (default: the training text)"
+    parser.add_argument("--frequencies", rare="reading times", type=Path, metavar="FILE", help=meaning)
+    text = "'' reads the rows of a --line without a space between two, as words of Chinese (default: a space)"
+    parser.add_argument("--separator", rare="reading times", choices=("", " "), default=" ", metavar="TEXT", help=text)
+    text = f"of a table: none, or some of {', '.join(REPAIRS)} (default: those of --layout)"
+    parser.add_argument("--repair", rare="reading times", metavar="NAME[,…]", help=text)
     parser.add_row_options()
     text = "words as written, or what the model reads (default: words of tables, tokens of plain text)"
     parser.add_argument("--rows", choices=("words", "tokens"), help=text)
@@ -168,31 +195,49 @@ def score(arguments: list[str]) -> argparse.Namespace:
     text = "what is read (default: by the file's name or first line; a table from standard input needs it)"
     parser.add_argument("--input", rare=True, choices=("csv", "tsv", "jsonl", "text"), help=text)
     base = {"type": str, "choices": tuple(BASES), "default": "2"}
-    add_fields(parser, ScoreOptions, base=base, spell_unknown={"rare": True})
+    changes: dict[str, Any] = {name: {"rare": True} for name in ("spell_unknown", "oov", "eos", "precision")}
+    add_fields(parser, ScoreOptions, base=base, **changes)
     parser.add_gate(texts=True)
     parser.add_attention()
-    add_cache(parser)
+    add_cache(parser, rare="neural cache")
     parser.set_defaults(tune_weights=False, corpus=None, data_dir=None, download=False, over_lines=False)
     parser.add_as_text()
     parser.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
     options = parser.read(arguments)
     options.as_text = options.as_text or options.input == "text"
-    if options.column is None and (
-        table_options := [name for name in ("keep", "line", "document", "order") if vars(options)[name] is not None]
-    ):
+    _check_words(options)
+    of_table, line = options.column or options.layout, options.line or options.layout
+    names = "keep", "line", "document", "order", "region", "repair"
+    if of_table is None and (table_options := [name for name in names if vars(options)[name] is not None]):
         raise InputError(f"--{table_options[0]}: is for tables; say by --text which column holds the text")
-    if options.column is not None and options.as_text:
-        raise InputError(f"--text={options.column}: is for tables, and --input text (--as-text) reads plain text")
+    if of_table is not None and options.as_text:
+        option = "layout" if options.column is None else "text"
+        raise InputError(f"--{option}={of_table}: is for tables, and --input text (--as-text) reads plain text")
     if options.document is not None and options.state == "line":
-        each = "each row" if options.line is None else "each line"
+        each = "each row" if line is None else "each line"
         raise InputError(f"--document={options.document}: {each} is a context of its own; add --state carry")
-    if options.order is not None and options.line is None and options.state == "line":
+    if options.order is not None and line is None and options.state == "line":
         raise InputError(f"--order={options.order}: each row is a context of its own; add --line or --state carry")
     if options.line is not None and options.rows == "tokens":
         raise InputError(f"--line={options.line}: words as written find their rows again; leave out --rows tokens")
-    if options.column is not None and options.document is None and options.state == "document":
+    if of_table is not None and options.document is None and options.state == "document":
         raise InputError("--state=document: say by --document COLUMN what a document is, or take --state carry")
     return options
+
+
+def _check_words(options: argparse.Namespace) -> None:
+    """Refuse what is for written words beside tokens, and what does not go together."""
+    names_of_predictors(options)
+    require(options.spillover >= 0, "--spillover", options.spillover, "at least 0")
+    given = [name for name in ("predictors", "spillover", "region", "layout") if vars(options)[name]]
+    plain = options.column is None and options.layout is None
+    if given and options.rows != "words" and (plain or options.rows == "tokens"):
+        way = "Add --rows words" if plain else "Leave --rows tokens out"
+        raise InputError(f"--{given[0]}", vars(options)[given[0]], "is for words as they are written", way)
+    if options.separator == "" and options.line is None and options.layout is None:
+        raise InputError("--separator=''", limit="is for rows that are words of a line", way_out="Add --line COLUMN")
+    if options.region is not None and options.eos:
+        raise InputError("--eos", limit="a line end is in no --region", way_out="Leave one of them out")
 
 
 PAIRS = """
@@ -487,11 +532,11 @@ Where the model looked.
   spanlm attend runs/demo --file stimuli.csv --column sentence --out look.csv
   spanlm attend runs/kv runs/kvp --by-lag --split valid --out lags.svg
   spanlm attend runs/single --sentence "the law which he wrote was long ."
-  spanlm attend runs/single runs/combined --flatness --split valid
+  spanlm attend runs/demo --live --out page.html
 
 Of one text, a file, or a stretch of the corpus the run was trained on: a page (.html, one self-contained file:
-hover a word), a figure (.svg, .png, .pdf) or data (.csv, .npz). It is read alone: what comes before it is not read.
-Nor does a line of a text or a file know of the others, as in `spanlm score`, unless --state says so.
+hover a word), a figure (.svg, .png, .pdf) or data (.csv, .npz). It is read alone, and so is each line of a text or a
+file, as in `spanlm score`, unless --state says so.
 
 Words are cut as in the training text, and lines into sentences if its lines were (data.lines=sentences). Write them as
 it does: Penn Treebank is lower case, with N for numbers and 's and n't apart.
@@ -499,9 +544,13 @@ it does: Penn Treebank is lower case, with N for numbers and 's and n't apart.
 MORE_ATTEND = """
   spanlm attend runs/demo --document 3 --words 60 --out article.svg
   spanlm attend runs/demo --by-lag --split valid --out lags.svg
+  spanlm attend runs/single runs/combined --flatness --split valid
   spanlm attend runs/single runs/combined --sentence "the law was long ." --out maps.svg
   spanlm attend runs/spans --from 5000 --words 600 --out spans.html
   spanlm attend runs/spans --by-epoch --out use.svg
+
+With --live, a page (.html) with the weights of the run inside: in a browser, without server or network, it reads what
+you type. It computes LSTMs with a key-value, an attentive or no memory and a softmax.
 
 With --by-lag, mean attention by distance over a whole split: a table, and (--out) a figure, data (.csv, .json) or .md.
 Several runs stand side by side, each with what the paper printed. Of a memory that holds the whole sentence the nearest
@@ -538,6 +587,7 @@ def attend(arguments: list[str]) -> argparse.Namespace:
     group.add_argument("--by-lag", action="store_true", help="a whole split, for mean attention by lag")
     group.add_argument("--flatness", action="store_true", help="a whole split, for how equal the weights are")
     group.add_argument("--by-epoch", action="store_true", help="a span buffer's use while its run was trained")
+    group.add_argument("--live", action="store_true", help="what you type into a page (.html)")
     parser.add_argument("--words", type=int, metavar="N", help=f"how much of --document or --from (default: {WORDS})")
     text = f"how many of the most probable next words to show (default: {EXPECTED}; of a span buffer, for each part, "
     text += f"{EXPECTED_OF_PART})"

@@ -354,10 +354,11 @@ def keep_freed_memory() -> None:
         mallopt(parameter, value)
 
 
-def add_cache(parser: VerbParser) -> None:
+def add_cache(parser: VerbParser, rare: str = "") -> None:
+    """Add the options of a neural cache; the two that others need are in the group `rare`, or in each help."""
     common: dict[str, Any] = {
-        "window": {"option": "--cache", "dest": "cache", "metavar": "C", "rare": False},
-        "tune": {"option": "--tune-cache", "rare": False},
+        "window": {"option": "--cache", "dest": "cache", "metavar": "C", "rare": rare},
+        "tune": {"option": "--tune-cache", "rare": rare},
     }
     symbols = {"thetas": {"option": "--cache-theta", "metavar": "θ"}}
     symbols["lambdas"] = {"option": "--cache-lambda", "metavar": "λ"}

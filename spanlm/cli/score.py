@@ -8,7 +8,7 @@ import math
 import sys
 import unicodedata
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, groupby, islice, pairwise, tee
@@ -19,8 +19,10 @@ from spanlm.cli.cache import cache_notes, check_cache, choose_cache
 from spanlm.cli.evaluation_report import departures
 from spanlm.cli.options import check_gate, check_output, load_runs, output, run_names, runs_and_files
 from spanlm.cli.parser import field_values
+from spanlm.cli.predictors import Predictors
 from spanlm.cli.render import note
 from spanlm.data import tables
+from spanlm.data.layouts import LAYOUTS, REPAIRS, repaired, with_marks, words_of
 from spanlm.data.text import Text, lines_of, pieces
 from spanlm.data.tokenizer import written_spans
 from spanlm.data.vocabulary import EOS, UNK
@@ -50,7 +52,10 @@ _Row = dict[str, Any]
 
 
 class _Item(NamedTuple):
-    """A text to score, from a row or a line; items of equal `line` or `document` are read in one context."""
+    """A text to score, from a row or a line; items of equal `line` or `document` are read in one context.
+
+    Items in succession with one `region` are it; `others` are the rows of other readings of the same word.
+    """
 
     text: str
     number: int
@@ -59,6 +64,8 @@ class _Item(NamedTuple):
     kept: Mapping[str, Any] = {}
     place: str = ""
     order: tuple[float, ...] = ()
+    region: object = None
+    others: tuple[_Item, ...] = ()
 
 
 def run(options: argparse.Namespace) -> None:
@@ -66,6 +73,11 @@ def run(options: argparse.Namespace) -> None:
     names = names or ["-"]
     paths = [Path("/dev/stdin" if name == "-" else name) for name in names]
     settings = field_values(options, ScoreOptions, base=BASES[options.base])
+    repairs = _repairs(options)
+    if options.region is not None and "readings" in repairs:
+        raise InputError("--region", options.region, "is for a table with a row a word", "Add --repair none")
+    if options.layout is not None:
+        _take_layout(options, paths[0], repairs)
     kinds = [_kind(path, options) for path in paths]
     options.rows = options.rows or ("tokens" if options.column is None else "words")
     apart = options.column is not None or options.rows == "words"
@@ -83,33 +95,32 @@ def run(options: argparse.Namespace) -> None:
             raise error.within(f"--looks: {model.folder}") from None
     caches = {name: choose_cache(model, options)[0] for name, model in models.items()}
     kept = options.keep.split(",") if options.keep else []
-    items = _Items(options, models, settings, form, kept, caches, len(names) > 1)
+    scored = "<unk> and by its spelling" if settings.spell_unknown else "<unk>"
+    unknown, predictors = _Unknown(models, apart, scored), Predictors(options, models, settings.base)
+    items = _Items(options, models, settings, form, kept, caches, len(names) > 1, unknown, predictors, repairs)
     if names == ["-"] and sys.stdin is not None and sys.stdin.isatty():
         note("reading standard input; end it with Ctrl-D")
     if apart:
         rows = items.rows(names, list(zip(paths, kinds, strict=True)))
     else:
         texts = [Text(path, as_text=options.as_text) for path in paths]
-        rows = map(items.prefixed, _token_rows(models[""], names, texts, asdict(settings) | {"cache": caches.get("")}))
+        tokens = _token_rows(models[""], names, texts, asdict(settings) | {"cache": caches.get("")})
+        rows = (items.prefixed(unknown.counted("", row)) for row in tokens)
     # read a row before opening the output: an unreadable file must leave no empty output
     first = list(islice(rows, 1))
     header = list(first[0]) if first else [*items.columns]
-    run_name, word, oov, oov_before = items.prefixed(dict.fromkeys(("run", "word", "oov", "oov_before")))
-    scored = "<unk> and by its spelling" if settings.spell_unknown else "<unk>"
-    unknown = _Unknown(models, apart, run_name, word, oov, oov_before, scored)
     with output(options.out) as file:
         if form != "jsonl":
             file.write(cells_line(header, tables.DELIMITERS[form]))
         for row in chain(first, rows):
-            unknown.add(row)
             file.write(tables.row_line(row, form))
     if apart and options.out is not None and (options.out.is_file() or not options.out.exists()):
         with output(options.out.with_name(f"{options.out.name}.meta.json")) as file:
             file.write(json.dumps(_meta(items, names, header), ensure_ascii=False, indent=1) + "\n")
     if options.column is not None and options.rows == "words" and options.line is None and items.single > 1:
         note("note: most rows are one word, each read as a line of its own; --line COLUMN joins those of a sentence")
-    note(*unknown.notes())
-    note(*items.bad.lines(), *items.misplaced.lines())
+    note(*unknown.notes(), *predictors.notes())
+    note(*items.bad.lines(), *items.misplaced.lines(), *items.repaired.lines())
     state = settings.state if options.document is None else "document"
     notes = [line for name, model in models.items() for line in _notes(model, unknown.count > 0, caches[name], state)]
     note(*dict.fromkeys(notes))
@@ -117,17 +128,10 @@ def run(options: argparse.Namespace) -> None:
 
 @dataclass
 class _Unknown:
-    """Counts rows with a word outside the vocabulary and, if rows are written words (`apart`), the words.
-
-    `run`, `word`, `oov` and `oov_before` are names of columns; such a word is `scored` as what this says.
-    """
+    """Counts rows with a word outside the vocabulary, `scored` as what this says; if `apart`, which written words."""
 
     models: Mapping[str, Model]
     apart: bool
-    run: str
-    word: str
-    oov: str
-    oov_before: str
     scored: str
     rows: int = 0
     count: int = 0
@@ -135,15 +139,17 @@ class _Unknown:
     words: Counter[str] = field(default_factory=Counter)
     otherwise: Counter[str] = field(default_factory=Counter)
 
-    def add(self, row: Mapping[str, Any]) -> None:
+    def counted(self, model: str, row: _Row) -> _Row:
+        """Count a row of a model, and return it."""
         self.rows += 1
-        self.count += row[self.oov]
-        self.after += row.get(self.oov_before, 0) > 0
-        if self.apart and row[self.oov]:
-            word, model = row[self.word], self.models[row[self.run] if len(self.models) > 1 else ""]
-            self.otherwise[_known_otherwise(model, word)] += 1
+        self.count += row["oov"]
+        self.after += row.get("oov_before", 0) > 0
+        if self.apart and row["oov"]:
+            word = row["word"]
+            self.otherwise[_known_otherwise(self.models[model], word)] += 1
             if word in self.words or len(self.words) < MOST_UNKNOWN:
                 self.words[word] += 1
+        return row
 
     def notes(self) -> Iterator[str]:
         if not (self.apart and self.count):
@@ -157,6 +163,33 @@ class _Unknown:
             yield f"note: the vocabulary has some of them if they are written otherwise: {ways}"
 
 
+def _repairs(options: argparse.Namespace) -> set[str]:
+    """Return the names of --repair, else those of --layout; InputError: one is unknown."""
+    usual = "none" if options.layout is None else LAYOUTS[options.layout].repair
+    names = set((options.repair or usual).split(",")) - {"none"}
+    for name in sorted(names - {*REPAIRS}):
+        require(False, "--repair", name, f"none, or some of {', '.join(REPAIRS)}")
+    return names
+
+
+def _errors(repairs: Collection[str]) -> tables.Errors:
+    return "cp1252" if "encoding" in repairs else "strict"
+
+
+def _take_layout(options: argparse.Namespace, path: Path, repairs: Collection[str]) -> None:
+    """Set --text, --line and --order by --layout and the columns of the table, where they are not given."""
+    require(path.is_file(), "--layout", options.layout, "for a table in a file")
+    errors = _errors(repairs)
+    kind = options.input or tables.table_kind(path) or tables.first_line_kind(path, errors) or "csv"
+    columns = next(tables.read_table(path, kind, (), bad=tables.RowNotes(), errors=errors)).values
+    given = {"text": options.column, "line": options.line, "order": options.order}
+    try:
+        chosen = LAYOUTS[options.layout].columns(columns, given)
+    except InputError as error:
+        raise error.within(f"{path}: --layout {options.layout}") from None
+    options.column, options.line, options.order = chosen["text"], chosen["line"], chosen["order"]
+
+
 def _kind(path: Path, options: argparse.Namespace) -> tables.Kind | None:
     """Return the kind of table of a file; None for plain text."""
     kind: tables.Kind | None = None if options.as_text else options.input or tables.table_kind(path)
@@ -166,7 +199,7 @@ def _kind(path: Path, options: argparse.Namespace) -> tables.Kind | None:
         if options.input in get_args(tables.Kind):
             raise InputError(f"--input={options.input}: say by --text which column of {path} holds the text")
         return None
-    kind = kind or tables.first_line_kind(path)
+    kind = kind or tables.first_line_kind(path, _errors(_repairs(options)))
     if kind is None:
         name = "standard input" if path == Path("/dev/stdin") else path
         raise InputError(f"{name}: say by --input csv, tsv or jsonl what kind of table it is")
@@ -212,12 +245,16 @@ class _Items:
     kept: list[str]
     caches: Mapping[str, CacheConfig | None]
     files: bool
+    unknown: _Unknown
+    predictors: Predictors
+    repairs: Collection[str]
     begun: bool = False
     single: int = 0
     """Items of one word so far, minus all others."""
 
     def __post_init__(self) -> None:
         self.bad, self.misplaced = (tables.RowNotes(kind, self.options.strict) for kind in ("left out", "out of place"))
+        self.repaired = tables.RowNotes("repaired", None)
         columns = {"file": "which file"} if self.files else {}
         columns |= {"run": "which model"} if len(self.models) > 1 else {}
         columns |= meanings(WrittenScore if self.options.rows == "words" else WordScore)
@@ -227,7 +264,9 @@ class _Items:
         if self.options.column is not None or self.options.rows == "words":
             before = "how many words with oov stand before it in its context (--state, --line, --document)"
             columns["oov_before"] = before
-        self.columns = self.prefixed(columns)
+        if self.options.region is not None:
+            columns = {name: columns[name] for name in ("file", "run", "sentence", "oov_before") if name in columns}
+        self.columns = self.prefixed(columns | self.predictors.columns)
 
     def prefixed(self, row: _Row) -> _Row:
         """Add --prefix to the names of columns that this verb makes."""
@@ -239,25 +278,60 @@ class _Items:
                 deque(self._read(path, kind), maxlen=0)
         for name, (path, kind) in zip(names, files, strict=True):
             file = self.prefixed({"file": name} if self.files else {})
-            read = self._read(path, kind, checked=path.is_file())
-            items, *copies = tee(read if self.options.order is None else self._ordered(read), len(self.models) + 1)
-            by_model = [self._scored(run, copy) for run, copy in zip(self.models, copies, strict=True)]
-            unknown, last, seen, groups = Counter[str](), None, set[object](), set[object]()
-            for item, *item_scores in zip(items, *by_model, strict=True):
-                self.single += 1 if len(written_spans(item.text)) == 1 else -1
-                alone = item.line if self.options.line is not None else item.number
-                if last != (context := alone if self.settings.state == "line" else item.document):
-                    unknown, last = Counter(), context
-                if ({item.document, item.line} - groups) & seen:
-                    named = ",".join(filter(None, (self.options.document, self.options.line)))
-                    why = f"{named}={','.join(map(str, item.line))} comes again after other lines, as another"
-                    self.misplaced.add(item.place, f"{why}; --order COLUMN sorts the rows of each")
-                groups = {item.document, item.line}
-                seen |= groups
-                for model, scores in zip(self.models, item_scores, strict=True):
-                    before = file | item.kept | self.prefixed({"run": model} if model else {})
-                    yield from (before | self.prefixed(row) for row in item_rows(item.number, scores, unknown[model]))
-                    unknown[model] += sum(score.oov for score in scores)
+            last: object = None
+            for _, group in groupby(self._scored_items(path, kind), key=lambda scored: self._context(scored[0])):
+                line = list(group)
+                by_model = [
+                    self.predictors.finished(model, [(item, rows[place]) for item, rows in line])
+                    for place, model in enumerate(self.models)
+                ]
+                if self.options.region is not None:
+                    last = self._check_regions([item for item, _ in by_model[0]], last)
+                for parts in zip(*by_model, strict=True):
+                    for model, (item, rows) in zip(self.models, parts, strict=True):
+                        for reading in (item, *item.others):
+                            before = file | reading.kept | self.prefixed({"run": model} if model else {})
+                            numbered = [row | {"sentence": reading.number} for row in rows] if item.others else rows
+                            yield from (before | self.prefixed(row) for row in numbered)
+
+    def _context(self, item: _Item) -> object:
+        """Return what tells the line that an item is in."""
+        return item.line if self.options.line is not None else item.number
+
+    def _check_regions(self, items: Sequence[_Item], last: object) -> object:
+        """Note regions of a line that come twice, or go on from the `last` of the line before; return the last one."""
+        regions = [item.region for item in items]
+        for place, item in enumerate(items):
+            again = "comes again in its line" if item.region in regions[:place] else ""
+            if again or (place == 0 < len(items) - 1 and item.region == last):
+                why = f"{self.options.region}={item.region} {again or 'goes on from the line before'}"
+                self.misplaced.add(item.place, f"{why}, as another region")
+        return regions[-1] if len(regions) > 1 else None
+
+    def _scored_items(self, path: Path, kind: tables.Kind | None) -> Iterator[tuple[_Item, list[list[_Row]]]]:
+        """Yield each item with its rows by model."""
+        read: Iterable[_Item] = self._read(path, kind, checked=path.is_file())
+        read = read if self.options.order is None else self._ordered(read)
+        items, *copies = tee(self._joined(read) if "marks" in self.repairs else read, len(self.models) + 1)
+        by_model = [self._scored(run, copy) for run, copy in zip(self.models, copies, strict=True)]
+        unknown, last, seen, groups = Counter[str](), None, set[object](), set[object]()
+        for item, *item_scores in zip(items, *by_model, strict=True):
+            self.single += 1 if len(written_spans(item.text)) == 1 else -1
+            alone = self._context(item)
+            if last != (context := alone if self.settings.state == "line" else item.document):
+                unknown, last = Counter(), context
+            if ({item.document, item.line} - groups) & seen:
+                named = ",".join(filter(None, (self.options.document, self.options.line)))
+                why = f"{named}={','.join(map(str, item.line))} comes again after other lines, as another"
+                self.misplaced.add(item.place, f"{why}; --order COLUMN sorts the rows of each")
+            groups = {item.document, item.line}
+            seen |= groups
+            rows = []
+            for model, scores in zip(self.models, item_scores, strict=True):
+                made = item_rows(item.number, scores, unknown[model])
+                rows.append([self.unknown.counted(model, row) for row in made])
+                unknown[model] += sum(score.oov for score in scores)
+            yield item, rows
 
     def _read(self, path: Path, kind: tables.Kind | None, *, checked: bool = False) -> Iterator[_Item]:
         """Read items; an error names the line of a row that cannot be scored. Words are not `checked` again."""
@@ -275,15 +349,22 @@ class _Items:
         def check(row: tables.Row) -> None:
             for name in order:
                 _number(name, row.values[name])
+            if options.separator == "" and len(written_spans(row.values[column])) > 1:
+                limit = "has white space, and --separator '' is for a row a word"
+                raise InputError(column, row.values[column], limit)
             for model in self.models.values() if not checked else ():
-                unmarked = model.texts.unmarked_text(row.values[column])
+                unmarked = model.texts.unmarked_text(repaired(row.values[column], self.repairs))
                 unknown = [token for token in model.tokenize(unmarked) if token not in model.vocabulary]
                 if self.settings.oov == "error" and unknown:
                     why = f"{unknown[0]!r} is not in the vocabulary. Use --oov flag to score it as <unk>."
                     raise tables.TableError(f"{path}, line {row.line}: {why}")
 
-        keys = [*groups, *lines, *order]
-        for row in tables.read_table(path, kind, [column], keys=keys, also=self.kept, check=check, bad=self.bad):
+        region: str | None = options.region
+        keys = [*groups, *lines, *order, *([] if region is None else [region])]
+        errors, bad = _errors(self.repairs), self.bad
+        for row in tables.read_table(
+            path, kind, [column], keys=keys, also=self.kept, check=check, bad=bad, errors=errors
+        ):
             place = f"{path}, line {row.line}"
             others = [name for name in row.values if name != column]
             if self.options.keep is None and not self.begun:
@@ -296,7 +377,12 @@ class _Items:
             kept = tables.repeated({name: row.values[name] for name in self.kept}, self.form)
             document, line = (tuple(str(row.values[name]) for name in names) for names in (groups, lines))
             numbers = tuple(_number(name, row.values[name]) for name in order)
-            yield _Item(row.values[column], row.number, document, document + line, kept, place, numbers)
+            text = repaired(row.values[column], self.repairs)
+            if text != row.values[column]:
+                self.repaired.add(place, f"{row.values[column]} is read as {text}")
+            text = text.strip() if options.separator == "" else text
+            item = _Item(text, row.number, document, document + line, kept, place, numbers)
+            yield item if region is None else item._replace(region=row.values[region])
 
     def _ordered(self, items: Iterable[_Item]) -> list[_Item]:
         """Sort items by --order within their lines and documents, which stay in order of first appearance."""
@@ -307,10 +393,22 @@ class _Items:
             return document, first.setdefault(item.line, len(first)), item.order
 
         ordered = sorted(items, key=place)
+        if "readings" in self.repairs:
+            return [first._replace(others=tuple(others)) for first, *others in words_of(ordered, self.misplaced)]
         for item, other in pairwise(ordered):
             if (item.line, item.order) == (other.line, other.order):
                 self.misplaced.add(other.place, f"has the {self.options.order} of another row of its line")
         return ordered
+
+    def _joined(self, items: Iterable[_Item]) -> Iterator[_Item]:
+        """Join rows of punctuation with the words beside them, in each line."""
+        for _, group in groupby(items, key=self._context):
+            line = list(group)
+            for item, text in zip(line, with_marks([item.text for item in line]), strict=True):
+                if text != item.text.strip():
+                    self.repaired.add(item.place, f"is read as {text}" if text else "is read with the word beside it")
+                if text:
+                    yield item._replace(text=text)
 
     def _scored(self, name: str, items: Iterable[_Item]) -> Iterator[Sequence[WordScore | WrittenScore]]:
         """Yield a list of scores for each item; each document starts from an empty state."""
@@ -322,7 +420,11 @@ class _Items:
             texts = (item.text for item in group)
             if self.options.line is not None:
                 lines, copy = tee([*line] for _, line in groupby(group, key=lambda item: item.line))
-                item_scores = model.score_items((" ".join(item.text for item in line) for line in copy), **settings)
+                texts_of_lines = ([item.text for item in line] for line in copy)
+                if self.options.separator == "":
+                    item_scores = model.score_joined(texts_of_lines, **settings)
+                else:
+                    item_scores = model.score_items(map(" ".join, texts_of_lines), **settings)
                 for line, scores in zip(lines, item_scores, strict=True):
                     yield from _shared_out(model, line, scores)
             elif self.options.rows == "words":
@@ -381,9 +483,10 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
             "vocabulary": {"words": len(model.vocabulary), "sha256": model.vocabulary.hash},
             "tokenizer": model.texts.data.effective_tokenizer,
             "lines": model.texts.data.lines,
-            **_words_of(model, items.caches[name]),
+            **_words_of(model, items.caches[name], options.separator),
             "first_word": _FIRST[model.texts.predict_first],
             "cache": None if (cache := items.caches[name]) is None else cache.to_json(),
+            **({} if (counted := items.predictors.source(name)) is None else {"frequencies": counted}),
         }
         for name, model in items.models.items()
     }
@@ -396,14 +499,18 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
         "spell_unknown": settings.spell_unknown,
         "precision": usable(settings.precision, next(iter(items.models.values())).model.device),
         "attention": options.attention,
+        **({"layout": options.layout} if options.layout else {}),
+        **({"repair": sorted(items.repairs)} if items.repairs else {}),
         **{"combine": options.combine, "weights": options.weights},
         "runs": models,
         "columns": {name: items.columns.get(name, "of the item, as it was read") for name in header},
     }
 
 
-def _words_of(model: Model, cache: CacheConfig | None) -> dict[str, str]:
+def _words_of(model: Model, cache: CacheConfig | None, separator: str) -> dict[str, str]:
     """Return how tokens below the word are summed to words."""
+    if separator == "":
+        return {"words": "the sum over a word's tokens, of a line without spaces"}
     if not model.texts.tokenizer.exact:
         return {}
     return {"words": CORRECTED if cache is None else "a word's end counted with the next word, as in the cache"}

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -30,6 +31,8 @@ _MARK = "▁"
 _UNSEEN = 10.0
 """How much less the score of a byte is than the least score of a piece."""
 _NEVER = -1e9
+_STEP = 1e-4
+"""Between the scores of bytes that a unigram model has no use for."""
 _KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 _NORMAL = 1, 4
 _PROBES = (
@@ -44,7 +47,7 @@ MOST_LEARNED = 100 << 20
 """Bytes of a text to learn pieces from; of a longer one every n-th megabyte. Trainers hold all different words: two and
 a half million take 2 GB."""
 
-PIECES_FORMAT = 1
+PIECES_FORMAT = 2
 """Version of `learned`; raise it to learn cached pieces again."""
 
 Merges = Sequence[tuple[str, str]]
@@ -64,11 +67,27 @@ def learned(kind: TrainedPieces, lines: Iterable[str], size: int) -> Vocabulary:
     learner.pre_tokenizer = library.pre_tokenizers.Sequence([split, _to_bytes()])
     learner.decoder = library.decoders.ByteLevel()
     # a written <unk> is a token already
-    learner.train_from_iterator((line.replace(UNK, "") for line in lines), trainer)
+    lines = (line.replace(UNK, "") for line in lines)
+    learner.train_from_iterator(lines if kind == "bpe" else _with_whole_words(lines, split), trainer)
     content = json.loads(learner.to_str())
     if kind == "unigram":
         content["model"]["vocab"] = _settled(content["model"]["vocab"])
     return _with_marks(content)
+
+
+def _with_whole_words(lines: Iterable[str], split: Any) -> Iterator[str]:
+    """Yield the lines, and then all that is cut out of them more than once, each written twice.
+
+    The library tries as pieces only strings that are in two different words, or twice in one, however often that one
+    occurs; without this it would try few whole words.
+    """
+    counts = Counter[str]()
+    for line in lines:
+        counts.update(word for word, _ in split.pre_tokenize_str(line))
+        yield line
+    for word, count in counts.items():
+        if count > 1 and len(bare := word.lstrip(" ")) > 1:
+            yield word + bare
 
 
 def _to_bytes() -> Any:
@@ -80,8 +99,10 @@ def _settled(vocab: list[tuple[str, float | None]]) -> list[tuple[str, float]]:
     # a text without any piece gives scores that are no numbers, null in JSON
     scores = {piece: round(score or 0.0, 6) for piece, score in vocab if piece not in (EOS, UNK)}
     least = min((score for piece, score in scores.items() if len(piece) > 1), default=0.0)
-    # bytes that training did not need have penalties in that order, too
-    scores |= {piece: round(least - 1 - n / 1e4, 6) for n, piece in enumerate(PRINTABLE) if scores[piece] < least}
+    # to bytes that it has no use for the trainer gives scores from the least one up, in that order, too
+    low = min(map(scores.__getitem__, PRINTABLE))
+    idle = [piece for piece in PRINTABLE if scores[piece] < low + _STEP * len(PRINTABLE)]
+    scores |= {piece: round(min(least, low) - 1 - n * _STEP, 6) for n, piece in enumerate(idle)}
     ordered = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
     return [(EOS, _NEVER), (UNK, _NEVER), *ordered]
 

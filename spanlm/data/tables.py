@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
@@ -19,6 +20,12 @@ from spanlm.errors import InputError, named, nearest_or_all, require
 from spanlm.store.plain import cell, cells_line, finite, json_value, several
 
 Kind = Literal["csv", "tsv", "jsonl"]
+Errors = Literal["strict", "cp1252"]
+"""Bytes that are not UTF-8 are refused, or read as CP1252."""
+codecs.register_error(
+    "cp1252",
+    lambda error: (error.object[error.start : error.end].decode("cp1252", "replace"), error.end),  # type: ignore[attr-defined]
+)
 
 LONGEST_CELL = 1 << 26
 """Characters of a cell, which may hold a document; the csv module's default limit is 131,072."""
@@ -48,10 +55,13 @@ class TableError(InputError):
 
 @dataclass
 class RowNotes:
-    """Reasons by place (`FILE, line N`) of rows that are `what`, such as left out; `strict` refuses the first."""
+    """Reasons by place (`FILE, line N`) of rows that are `what`, such as left out; `strict` refuses the first.
+
+    None: the rows are in order, and no option refuses them.
+    """
 
     what: str = "left out"
-    strict: bool = False
+    strict: bool | None = False
     reasons: dict[str, str] = field(default_factory=dict)
 
     def add(self, place: str, why: str) -> None:
@@ -65,7 +75,8 @@ class RowNotes:
         count = len(self.reasons)
         first = [" ".join(f"{place}: {why}".split()) for place, why in islice(self.reasons.items(), 3)]
         few = "; ".join(first + ["…"] * (count > 3))
-        return [f"note: {several(count, 'row')} {self.what}: {few} (--strict refuses them)"] if count else []
+        way = "" if self.strict is None else " (--strict refuses them)"
+        return [f"note: {several(count, 'row')} {self.what}: {few}{way}"] if count else []
 
 
 def table_kind(path: Path) -> Kind | None:
@@ -74,11 +85,11 @@ def table_kind(path: Path) -> Kind | None:
     return _SUFFIXES.get(suffixes[-1]) if suffixes else None
 
 
-def first_line_kind(path: Path) -> Kind | None:
+def first_line_kind(path: Path, errors: Errors = "strict") -> Kind | None:
     """Return the kind of table that a file's first line shows; None: no table, or a pipe, which is read only once."""
     if path.exists() and not path.is_file():
         return None
-    with _opened(path) as file:
+    with _opened(path, errors) as file:
         line = file.readline().strip()
     if line.startswith("{"):
         return "jsonl"
@@ -113,6 +124,7 @@ def read_table(
     also: Sequence[str] = (),
     check: Callable[[Row], object] = lambda row: None,
     bad: RowNotes | None = None,
+    errors: Errors = "strict",
 ) -> Iterator[Row]:
     """Yield a table's rows; a file whose name ends in `.gz` is decompressed.
 
@@ -125,8 +137,8 @@ def read_table(
     """
     bad = RowNotes(strict=True) if bad is None else bad
     number, used, first = 0, 0, ""
-    with _opened(path) as file:
-        for line, values in _json_rows(file) if kind == "jsonl" else _cells(path, file, DELIMITERS[kind]):
+    with _opened(path, errors) as file:
+        for line, values in _json_rows(file) if kind == "jsonl" else _cells(path, file, DELIMITERS[kind], errors):
             if texts and isinstance(values, dict) and kind != "jsonl" and not any(map(str.strip, values.values())):
                 continue  # spreadsheets write rows of nothing but delimiters
             number, place = number + 1, f"{path}, line {line}"
@@ -167,20 +179,20 @@ def _require_cell(name: str, value: Any, text: bool) -> None:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[TextIO]:
+def _opened(path: Path, errors: Errors) -> Iterator[TextIO]:
     try:
         with opened(path) as raw:
-            yield io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
+            yield io.TextIOWrapper(raw, encoding="utf-8-sig", errors=errors, newline="")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 ({error.reason}); {conversion(path, error.object, 0)}") from None
 
 
-def _cells(path: Path, file: TextIO, delimiter: str) -> Iterator[tuple[int, dict[str, str] | str]]:
+def _cells(path: Path, file: TextIO, delimiter: str, errors: Errors) -> Iterator[tuple[int, dict[str, str] | str]]:
     """Yield for each row its line, and its values by name or the reason why it is bad."""
     rows = _raw_rows(path, file, delimiter)
     head = [name.strip() for name in next(rows, (1, [""]))[1]]
     if not head[-1] and path.is_file():  # unnamed columns at the end stay only if they have a value
-        with _opened(path) as again:
+        with _opened(path, errors) as again:
             head = head[: max((len(_whole(cells)) for _, cells in _raw_rows(path, again, delimiter)), default=1)]
     names = [name or f"column_{number}" for number, name in enumerate(head, 1)]
     if twice := [name for name in names if names.count(name) > 1]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from itertools import accumulate, groupby, islice, tee
@@ -18,7 +18,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.pieces import Piece, refuse_one_string, require_texts, whole_lines
 from spanlm.data.tokenizer import written_spans
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import InputError, SpanlmError, require, whole_number
+from spanlm.errors import InputError, SpanlmError, named, require, whole_number
 from spanlm.models.interfaces import Memory, NextWordModel
 from spanlm.models.language_model import LanguageModel, to_be_filled
 from spanlm.models.lesions import described_lesion, lesioned
@@ -68,7 +68,7 @@ from spanlm.scoring.perplexity import Evaluation, evaluate
 from spanlm.scoring.prefix_tree import Prefixes, TextScore, by_written_words, score_texts
 from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.stream import Report, quiet
-from spanlm.scoring.words import WordScore, WrittenScore, score_words
+from spanlm.scoring.words import WordScore, WrittenScore, joined_scores, score_words
 from spanlm.store.files import run_name
 from spanlm.store.provenance import code_version
 
@@ -264,6 +264,27 @@ class Model:
             item = next(waiting)
             yield model.texts.written(item, list(scores), eos=eos)
         yield from ([] for _ in waiting)
+
+    def score_joined(
+        self, lines: Iterable[Sequence[str]], *, state: Context = "line", eos: bool = False, **options: Any
+    ) -> Iterator[list[WrittenScore]]:
+        """Score the words of lines that are written without spaces, such as Chinese; a list a line.
+
+        The options are those of `score`; see `spanlm.scoring.words.joined_scores`.
+
+        Raises:
+            InputError: the model reads words between white space; or see `score`.
+        """
+        tokenizer = self.texts.tokenizer
+        if not tokenizer.exact:
+            way = f"Leave {named('separator')} out, or name a model of characters, bytes or pieces"
+            raise InputError("separator", "''", f"{self.folder} knows words by the white space between them", way)
+        waiting, lines = tee(lines)
+        scored = self.score(("".join(line) for line in lines), state=state, eos=True, **options)
+        for line, (_, group) in zip(waiting, groupby(scored, key=lambda score: score.sentence), strict=True):
+            scores = list(group)
+            sizes = map(len, tokenizer.spelled(score.word for score in scores[:-1]))
+            yield joined_scores(line, scores, sizes, eos=eos)
 
     def score_texts(self, texts: Iterable[str], *, precision: Precision = "fp32") -> tuple[list[TextScore], Prefixes]:
         """Return log p of many short texts, each by itself, and the words read: common beginnings are read once.

@@ -24,6 +24,7 @@ from spanlm.errors import InputError, Note, RunError, named, require
 from spanlm.models.memories import AnyMemoryConfig
 from spanlm.options import Precision
 from spanlm.scoring.options import ClozeContext, Context, State
+from spanlm.scoring.predictors import Frequencies
 from spanlm.scoring.protocol import KINDS, Protocol
 from spanlm.scoring.spelling import Speller, Spelling
 from spanlm.scoring.words import SubwordScore, WordScore, WrittenScore, folded_scores, written_scores
@@ -214,6 +215,9 @@ class Texts:
         Raises:
             InputError: the training text is not known, or not there.
         """
+        if self._textless:
+            way = f"Leave {named('spell_unknown')} out"
+            raise InputError(f"{self.folder}: {self._textless}, whose words say how unknown ones are spelled. {way}")
         if self._speller is None:
             self._speller = Speller(self.training_counts(beside))
         return self._speller
@@ -226,9 +230,8 @@ class Texts:
         Raises:
             InputError: the training text is not known, or not there.
         """
-        way = f"Leave {named('spell_unknown')} out"
         if self._textless:
-            raise InputError(f"{self.folder}: {self._textless}, whose words say how unknown ones are spelled. {way}")
+            raise InputError(f"{self.folder}: {self._textless}")
         problem: InputError | None = None
         for folder in dict.fromkeys((self.data.dir, beside.config.dir if beside and beside.config else self.data.dir)):
             data = replace(self.data, dir=folder, download=False)
@@ -244,6 +247,10 @@ class Texts:
             return counts
         assert problem is not None
         raise problem.within(f"{self.folder}: the training text")
+
+    def frequencies(self) -> Frequencies:
+        """Return the frequencies of the training text's written words; InputError: it is not known, or not there."""
+        return Frequencies(self.training_counts(rule="whitespace"), f"the training text of {self.folder}")
 
     def note_changes(self, corpus: Corpus) -> None:
         """Log the note that a text has changed since training, for a corpus that is not reported on."""

@@ -398,6 +398,35 @@ def _written(
     )
 
 
+def joined_scores(
+    texts: Sequence[str], scores: Sequence[WordScore], sizes: Iterable[int], *, eos: bool = False
+) -> list[WrittenScore]:
+    """Combine the scores of a line's tokens, with its <eos>, into scores of texts that make the line without spaces.
+
+    Numbers and places are those of the texts with a space between two. A text that shares a token with the next one has
+    NaN, and so has that one.
+
+    Args:
+        texts: words, as of Chinese; joined, they are the line.
+        scores: scores of all tokens in order, of which the last is the <eos>.
+        sizes: number of bytes of each token but the <eos>.
+        eos: return a row for the line end, too.
+    """
+    first_token = {byte: number for number, byte in enumerate(accumulate(sizes, initial=0))}
+    looked = None if scores[0].look is None else Looked(math.nan, "", math.nan, None)
+    shared = WordScore(scores[0].sentence, 1, "", math.nan, math.nan, None, False, looked)
+    rows, place, byte = list[WrittenScore](), 0, 0
+    for index, text in enumerate(texts, 1):
+        first, byte = first_token.get(byte), byte + len(text.encode())
+        stop, span, parts, after = first_token.get(byte), (place, place + len(text)), [shared], math.nan
+        if first is not None and stop is not None:
+            parts, after = [*scores[first:stop]], scores[stop].entropy
+        rows.append(_written(index, text, span, parts, math.fsum(score.surprisal for score in parts), after))
+        place += len(text) + 1
+    last = _written(len(texts) + 1, EOS, (place - 1, place - 1), scores[-1:], scores[-1].surprisal, math.nan)
+    return [*rows, last] if eos else rows
+
+
 def written_scores(
     text: str, scores: Sequence[WordScore], sizes: Iterable[int], *, eos: bool = False
 ) -> list[WrittenScore]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
 from functools import cached_property, lru_cache
-from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
+from spanlm.analysis.pages import EXAMPLES
 from spanlm.errors import InputError
 from spanlm.models.counting import count_parameters
 from spanlm.models.language_model import ModelConfig
@@ -38,11 +37,6 @@ COUNTED: dict[Context, str] = {
 }
 LESIONS = 3
 """Models with a lesion to keep loaded; each is a copy of the weights."""
-
-EXAMPLES: dict[str, list[dict[str, str]]] = json.loads(
-    (resources.files("spanlm.serve") / "examples.json").read_text("utf-8")
-)
-"""Example texts by corpus, in its words, each with a title and a hint; "": plain English, for other corpora."""
 
 
 class Served:

@@ -372,3 +372,19 @@ def test_folders_that_cannot_be_a_yardstick_say_what_to_do(folder: Path, tmp_pat
             spanlm.load(name)
     with pytest.raises(InputError, match="sub-words"):
         spanlm.load_ensemble([f"hf:{folder}", "other"])
+
+
+def test_predictors_stand_beside_its_surprisal(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, counts = tmp_path / "t.csv", tmp_path / "f.csv"
+    table.write_text("line,word\n1,the\n1,cat.\n2,dog\n")
+    counts.write_text("word,count\nthe,3\ncat,1\n")
+    how = ["score", f"hf:{folder}", str(table), "--text", "word", "--line", "line", "--predictors", "length,frequency"]
+    assert main(how) == 2 and "has no text of its own. Name a file by --frequencies" in capsys.readouterr().err
+    assert main([*how, "--frequencies", str(counts), "--spillover", "1", "--format", "jsonl"]) == 0
+    rows = [json.loads(row) for row in capsys.readouterr().out.splitlines()]
+    assert [row["length"] for row in rows] == [3, 3, 3]
+    assert [row["frequency"] for row in rows] == pytest.approx([math.log10(1e6 * x) for x in (0.75, 0.25, 0.25)])
+    assert [row["surprisal_prev1"] for row in rows] == [None, rows[0]["surprisal"], None]
+    assert main([*how[:-2], "--separator", ""]) == 2 and "white space between" in capsys.readouterr().err

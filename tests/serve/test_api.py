@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from torch import Tensor
 
 import spanlm
-from spanlm.analysis.pages import page_content
+from spanlm.analysis.pages import EXAMPLES, page_content
 from spanlm.cli.main import main
 from spanlm.data.config import CORPORA, DEMO, DataConfig
 from spanlm.models.encoders import ENCODERS, LSTMConfig
@@ -30,7 +30,7 @@ from spanlm.scoring.stream import evaluating
 from spanlm.serve.app import make_app
 from spanlm.serve.fields import NEURAL_CACHE, REQUESTS
 from spanlm.serve.remembering import Memo, Remembering
-from spanlm.serve.served import EXAMPLES, Runs, diagram
+from spanlm.serve.served import Runs, diagram
 from spanlm.serve.work import Work
 from spanlm.store.plain import finite
 from spanlm.store.run_folder import epoch_rows

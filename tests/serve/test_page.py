@@ -4,7 +4,6 @@ import csv
 import json
 import math
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -20,19 +19,13 @@ import torch
 import spanlm
 from spanlm.scoring.options import GenerationOptions
 from spanlm.serve.fields import NEURAL_CACHE
+from tests.browser import PATIENCE, barriers, launched, new_context, troubles_of
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
 pytest.importorskip("uvicorn", reason="needs the extra serve")
-
-CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="needs Debian's chromium"),
-]
+pytestmark = pytest.mark.slow
 
 PANES = ("read", "generate", "compare", "learn", "share")
-SIZES = {"wide": (1300, 900), "phone": (400, 800), "projector": (1920, 1080)}
 TEXT = "the cat sat on the zebra . the name is bound"
 FUZZ = (
     "<img src=x onerror=document.title='broken'>",
@@ -45,8 +38,6 @@ FUZZ = (
     "a\u202eb",
 )
 Open = Callable[..., Any]
-PATIENCE = 120_000
-"""Milliseconds until what is waited for has failed to come, on a machine that does other things, too."""
 
 
 class Shown:
@@ -84,9 +75,7 @@ class Shown:
 
     @property
     def barriers(self) -> list[str]:
-        """What axe-core finds that bars people who use a screen reader, a keyboard or little contrast."""
-        violations = axe.Axe().run(self.page).response["violations"]
-        return [f"{rule['id']}: {node['html']}" for rule in violations for node in rule["nodes"]]
+        return barriers(self.page)
 
     @property
     def percents(self) -> list[float]:
@@ -130,11 +119,7 @@ def served(tiny_run: Path, lstm_run: Path, span_run: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    quiet = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(quiet), timeout=PATIENCE)
-        yield browser
-        browser.close()
+    yield from launched()
 
 
 @pytest.fixture
@@ -145,16 +130,10 @@ def visit(browser: Any, served: str) -> Iterator[Open]:
     def opened(
         size: str = "wide", scheme: str = "light", address: str = "", *, ready: bool = True, **settings: str
     ) -> Any:
-        width, height = SIZES[size]
-        phone = {"has_touch": True, "is_mobile": True} if size == "phone" else {}
-        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, **phone)
+        context = new_context(browser, size, scheme)
         contexts.append(context)
         page = Shown(context.new_page())
-        page.set_default_timeout(PATIENCE)
-        page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.on("request", lambda one: None if one.url.startswith(own) else troubles.append(one.url))
-        page.on("dialog", lambda dialog: troubles.append(dialog.message))
-        page.on("console", lambda said: troubles.append(said.text) if "Content Security" in said.text else None)
+        troubles.append(troubles_of(page, *own))
         page.goto(
             served + "/" + address + ("#" + "&".join(f"{k}={v}" for k, v in settings.items()) if settings else "")
         )
@@ -166,7 +145,7 @@ def visit(browser: Any, served: str) -> Iterator[Open]:
     yield opened
     for context in contexts:
         context.close()
-    assert troubles == []
+    assert [one for found in troubles for one in found] == []
 
 
 # --- every pane, on every screen ---

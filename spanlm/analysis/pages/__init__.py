@@ -63,9 +63,7 @@ def render_content(content: Mapping[str, Any], title: str, about: str) -> str:
     """Return a page of what `page_content` or `plain_content` gives."""
     introduction = _SPANS if content["spans"] else _PLAIN if content["weights"] is None else _WORDS
     introduction += _CACHED * ("cache" in content)
-    data = json.dumps(content, allow_nan=False, separators=(",", ":"))
-    escaped = data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-    parts = {"about": _escaped(about), "introduction": introduction, "record": escaped}
+    parts = {"about": escaped(about), "introduction": introduction, "record": page_data(content)}
     return filled_page("offline.html", parts, ("reader.css",), _SCRIPTS, title)
 
 
@@ -193,18 +191,29 @@ def filled_page(
     style, script = ("".join(map(_resource, names)) for names in (styles, scripts))
     runs = f"script-src '{_digest(script)}'; " if scripts else ""
     policy = f"default-src 'none'; style-src '{_digest(style)}'; {runs}base-uri 'none'; form-action 'none'"
-    filled = {**parts, "policy": policy, "title": _escaped(title), "style": style, "script": script}
+    filled = {**parts, "policy": policy, "title": escaped(title), "style": style, "script": script}
     # one pass: what is put in is not searched again, so a word may be {{script}}
     return re.sub(r"\{\{(\w+)\}\}", lambda place: filled[place[1]], _resource(template))
 
 
-def _escaped(text: str) -> str:
+def page_data(content: Mapping[str, Any]) -> str:
+    """Return a page's data as JSON in which nothing can be markup."""
+    data = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    return data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def escaped(text: str) -> str:
+    """Return a text as markup."""
     return html.escape(text.encode("utf-8", "replace").decode("utf-8"))
 
 
 def _resource(name: str) -> str:
-    return resources.files("spanlm.analysis.pages").joinpath(name).read_text(encoding="utf-8")
+    return resources.files(__name__).joinpath(name).read_text(encoding="utf-8")
 
 
 def _digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+EXAMPLES: dict[str, list[dict[str, str]]] = json.loads(_resource("examples.json"))
+"""Example texts by corpus, in its words, each with a title and a hint; "": plain English, for other corpora."""

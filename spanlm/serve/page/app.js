@@ -6,9 +6,6 @@ const PAUSE = 40; // milliseconds without a key before a text is sent
 const LONGEST_ADDRESS = 8000; // characters; of a longer text the address says nothing
 const DEFAULTS = { pane: "read", run: "1", text: "", state: "", lesion: "", cache: "", pos: "", at: "", tint: "surprisal", t: "1", k: "", p: "1", with: "" };
 
-const byId = (id) => document.getElementById(id);
-const last = (list) => list[list.length - 1];
-
 const app = {
   models: [],
   settings: { ...DEFAULTS },
@@ -82,15 +79,6 @@ class Newest {
   }
 }
 
-const troubleIn = ({ message }) => `${message.slice(0, 1).toUpperCase()}${message.slice(1)}`;
-
-// what is wrong is said at the field; null: nothing is
-function tellTrouble(error) {
-  byId("trouble").hidden = !error;
-  byId("trouble").textContent = error ? troubleIn(error) : "";
-  byId("text").toggleAttribute("aria-invalid", Boolean(error));
-}
-
 // --- settings and the address ---
 
 function readAddress() {
@@ -129,20 +117,6 @@ function changed() { app.panes[app.settings.pane].changed?.(); }
 // null where it was never measured, or is no number
 const perplexityOf = ({ perplexity }) => (Number.isFinite(perplexity?.value) ? `${perplexity.value.toFixed(1)} on ${perplexity.split}` : null);
 
-function option(value, text, selected = false) {
-  const element = make("option", "", text);
-  element.value = value;
-  element.selected = selected;
-  return element;
-}
-
-function button(text, act, className = "") {
-  const element = make("button", className, text);
-  element.type = "button";
-  element.addEventListener("click", act);
-  return element;
-}
-
 const STATES = { line: "its line", document: "its document", carry: "all that is read" };
 
 function lesionName(how) {
@@ -156,9 +130,3 @@ function lesionName(how) {
 const lesionOptions = (model, chosen) => ["", ...model.lesions].map((how) => option(how, lesionName(how), how === chosen));
 
 function signedBits(bits) { return `${bits < 0 ? "−" : "+"}${Math.abs(bits).toFixed(1)}`; }
-
-function growTextarea() {
-  const area = byId("text");
-  area.style.height = "auto";
-  area.style.height = `${area.scrollHeight + 2}px`;
-}

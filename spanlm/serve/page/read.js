@@ -26,13 +26,8 @@ app.panes.read = (() => {
     byId("cache").parentElement.hidden = !model.caches;
   }
 
-  // the word in which the caret stands, or that before it: what is typed is what is shown
-  function positionAtCaret() {
-    // places count letters, and in a script some letters count as two
-    const caret = [...app.text.slice(0, byId("text").selectionStart)].length;
-    const word = words.findLast(({ start }) => start < caret) ?? words[0];
-    return word ? Math.max(last(word.tokens) - 1, 0) : null;
-  }
+  // places count letters, and in a script some letters count as two
+  const caret = () => [...app.text.slice(0, byId("text").selectionStart)].length;
 
   async function changed({ typed = false } = {}) {
     byId("pane-read").classList.toggle("empty", !app.text.trim());
@@ -73,17 +68,12 @@ app.panes.read = (() => {
     ({ words } = answer.items[0]);
     Object.assign(record, { copies: app.model.gates && !record.spans, lesion: app.lesion });
     const pinned = !typed && /^\d+$/.test(app.settings.pos);
-    const position = pinned ? Number(app.settings.pos) : typed ? positionAtCaret() : null;
+    const position = pinned ? Number(app.settings.pos) : typed ? positionAt(caret(), words) : null;
     reader.fill(record, { position, pinned, before: before && bitsBefore(before.items[0].record.bits, record.bits.length) });
-    const { words: count, unknown, known } = answer;
-    byId("status").replaceChildren(`${count.toLocaleString("en")} word${count === 1 ? "" : "s"}${unknown ? `, ${unknown} unknown` : ""}`, ...meanOf(answer, "a token"));
-    if (unknown) byId("status").append(", where an unknown word counts as ", term("<unk>"), ...(known.bits === null ? [] : meanOf(known, "among known words")));
+    tellCounts(answer);
     tellChange(answer, before, record);
     if (typed) set({ pos: "" });
   }
-
-  const meanOf = ({ bits, perplexity }, of) => [bits === null ? "" : `; ${bits.toFixed(2)} bits ${of}`,
-    ...(perplexity !== null && perplexity < 1e6 ? [" (", term("perplexity"), ` ${perplexity.toFixed(1)})`] : [])];
 
   function tellChange(answer, before, record) {
     byId("changed").hidden = !before;
@@ -101,7 +91,7 @@ app.panes.read = (() => {
 
   function followCaret() {
     if (!reader?.content || reader.pinned || app.settings.pane !== "read") return;
-    const t = positionAtCaret();
+    const t = positionAt(caret(), words);
     if (t !== null && t <= reader.last && t !== reader.current) reader.show(t);
   }
 

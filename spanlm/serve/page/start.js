@@ -13,8 +13,7 @@ async function writeText(text, changes = {}) {
 
 async function openExample(model, example) {
   await writeText(example.text, { run: model.id, pane: app.settings.pane === "learn" ? "read" : app.settings.pane, pos: "" });
-  byId("look").hidden = false;
-  byId("look").replaceChildren(make("b", "", "Look for: "), example.look);
+  tellLook(example);
 }
 
 async function showPane(name) {
@@ -43,9 +42,7 @@ function layRun() {
   byId("run").replaceChildren(...app.models.map((each) => option(each.id, nameOf(each), each === model)));
   byId("about").textContent = [model.description, model.corpus && `trained on ${model.corpus}`,
     perplexityOf(model) && `perplexity ${perplexityOf(model)}`, model.paper].filter(Boolean).join("; ");
-  const chosen = model.examples.findIndex(({ text }) => text === app.text);
-  byId("examples").replaceChildren(option("", "choose …", chosen < 0), ...model.examples.map((example, i) => option(String(i), example.title, i === chosen)));
-  byId("examples").parentElement.hidden = !model.examples.length;
+  layExamples(model.examples, app.text);
 }
 
 function listen() {
