@@ -15,13 +15,13 @@ project = "spanlm"
 author = copyright = "The spanlm authors"
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "from_code"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "from_code", "notebooks", "llms"]
 exclude_patterns = ["_ext"]
 default_role = "code"  # docstrings have single backticks
 highlight_language = "none"
 
 html_theme = "furo"
-html_title = "spanlm"
+html_title = f"spanlm {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False

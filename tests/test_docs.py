@@ -7,9 +7,9 @@ folder with `examples/`, a small demo run as `runs/demo`, one in it as `lstm`, a
 import csv
 import doctest
 import importlib.util
+import json
 import os
 import re
-import runpy
 import shlex
 import shutil
 import subprocess
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import spanlm
-from spanlm.cli.main import main
+from spanlm.cli.main import VERBS, main
 from tests.cli.test_help import README, commands
 
 ROOT = README.parent
@@ -185,8 +185,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for needed in ("sphinx", "furo", "myst_parser"):
         pytest.importorskip(needed, reason="needs pip install -e '.[docs]'")
     folder = tmp_path_factory.mktemp("docs")
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "-d", folder / "trees", "-b", "html", ROOT / "docs"]
-    done = subprocess.run([*command, folder / "site"], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "-b", "html", "-D", "run_notebooks=0", ROOT / "docs"]
+    done = subprocess.run(
+        [*command, folder / "site", "-d", folder / "trees"], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return folder / "site"
 
@@ -204,6 +206,9 @@ def test_the_site_has_what_the_code_says_and_names_no_other_host(site: Path) -> 
         assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", path.read_text(encoding="utf-8")), path
     assert "spanlm rescore" in pages["cli"] and "daniluk2017/kvp-w5" in pages["presets"]
     assert all(f"spanlm.{name}" in pages["api"] for name in spanlm.__all__)
+    summary = (site / "llms.txt").read_text(encoding="utf-8")
+    assert {page.stem for page in PAGES} - {"README", "index"} == set(re.findall(r"\]\((\w+)\.html\)", summary))
+    assert all(f"- `spanlm {verb}`: " in summary for verb in VERBS)
 
 
 @pytest.mark.slow
@@ -228,37 +233,32 @@ def test_a_browser_asks_no_other_host_and_no_page_is_wider_than_a_phone(site: Pa
     assert wide == []
 
 
-SCRIPTS = Path(__file__).parents[1] / "examples"
+NOTEBOOKS = {path.stem: path for path in sorted((ROOT / "examples").glob("*.ipynb"))}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "promised", "made"),
+    ("name", "promised", "figures"),
     [
-        ("train_and_score", r"bound +\d+\.\d  #+\n", []),
-        ("attention_by_lag", r"5 words back: \d+% of the attention\n", ["attention_by_lag.png"]),
-        ("compare_memories", r"no memory: test perplexity \d+\n.*5 states: test perplexity \d+\n", []),
+        ("surprisal", r"plural − singular: [+-]\d\.\d+ bits", 2),
+        ("attention", r"as trained +\d+\.\d\n(.*\n)*none +\d+\.\d\n(.*\n)*gain +\d\.\d+ bits", 4),
+        ("rescoring", r"first +WER +\d+\.\d% .*\nrescored +WER +\d+\.\d% .*\noracle ", 1),
     ],
 )
-def test_an_example(
-    name: str,
-    promised: str,
-    made: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    script = str(SCRIPTS / f"{name}.py")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", [script])
-    runpy.run_path(script, run_name="__main__")
-    assert re.search(promised, capsys.readouterr().out)
-    assert [path.name for path in tmp_path.iterdir()] == made
+def test_a_notebook_runs_and_its_page_shows_what_it_printed_and_drew(name: str, promised: str, figures: int) -> None:
+    for needed in ("sphinx", "nbclient", "ipykernel"):
+        pytest.importorskip(needed, reason="needs pip install -e '.[docs]'")
+    command = [sys.executable, ROOT / "docs/_ext/notebooks.py", NOTEBOOKS[name]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert re.search(promised, done.stdout) and done.stdout.count("](data:image/png;base64,") == figures
+    assert not re.search(r"^spanlm: ", done.stdout, re.MULTILINE)  # a verb failed
 
 
-def test_examples_use_public_names_alone() -> None:
-    scripts = {path.stem: path.read_text(encoding="utf-8") for path in SCRIPTS.glob("*.py")}
-    assert len(scripts) == 3
-    for text in scripts.values():
-        assert set(re.findall(r"\bspanlm\.(\w+)", text)) <= set(spanlm.__all__)
-        assert re.findall(r"^(?:import|from) spanlm.*", text, re.MULTILINE) == ["import spanlm"]
+def test_notebooks_are_kept_without_outputs_and_use_public_names_alone() -> None:
+    assert len(NOTEBOOKS) == 3
+    for path in NOTEBOOKS.values():
+        cells = [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+        assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in cells), path.name
+        code = "".join(line for cell in cells for line in [*cell["source"], "\n"])
+        assert set(re.findall(r"\bspanlm\.(\w+)", code)) <= {*spanlm.__all__, "rescoring"}, path.name
