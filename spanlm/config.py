@@ -45,7 +45,7 @@ With a cosine the rate of every step depends on training.epochs, which then may 
 All of `finetune` may change as long as the run has no finetune stages: no step depends on it.
 """
 
-REMOVED = {
+REMOVED: dict[str, object] = {
     **{"model.head.adversarial_direction": "own", "model.head.adversarial_gate": "cosine"},
     **{"model.memory:attentive.zero_slot": False, "model.memory:span_buffer.score": "tanh"},
     "model.memory:span_buffer.attention_size": None,
@@ -54,7 +54,7 @@ REMOVED = {
 }
 """Fields of runs of 0.2.0, with the only value still supported; `:kind` restricts a field to that kind of part."""
 
-ADDED = {
+ADDED: dict[str, object] = {
     **{"data.marks": None, "data.vocabulary_size": None, "data.pieces": None, "training.schedule.milestones": None},
     **{"model.encoder.newest_apart": False, "model.memory.includes_current": False, "model.memory.recency": "none"},
     **{"training.graph": "off", "training.batching.length_multiple": 1, "training.optimizer.beta2": 0.999},

@@ -58,10 +58,13 @@ class SpanlmError(Exception):
     """
 
     exit_status = 1
-    place = ""
+    place: str = ""
 
     def __init__(self, field: object, value: object = ABSENT, limit: object = "", way_out: str = "") -> None:
-        self.field, self.value, self.limit, self.way_out = str(field), value, str(limit), way_out
+        self.field: str = str(field)
+        self.value: object = value
+        self.limit: str = str(limit)
+        self.way_out: str = way_out
         super().__init__(self.told())
 
     def told(self, name: Callable[[str], str] = str) -> str:
@@ -81,7 +84,7 @@ class SpanlmError(Exception):
     def within(self, place: object) -> Self:
         """Return the error as one of a file, or of another place, in which the field stands."""
         self.place = ": ".join(filter(None, [str(place), self.place]))
-        self.args = (self.told(),)
+        self.args: tuple[Any, ...] = (self.told(),)
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -104,7 +107,7 @@ class Interrupted(RunError):
     def __init__(self, message: str, signal_number: int) -> None:
         super().__init__(message)
         self.signal_number = signal_number
-        self.exit_status = 128 + signal_number
+        self.exit_status: int = 128 + signal_number
 
 
 class InputError(SpanlmError, ValueError):

@@ -91,8 +91,11 @@ class Model:
     attention: str | None = None
 
     def __init__(self, model: NextWordModel, texts: Texts, config: RunConfig | None = None) -> None:
-        self.model, self.texts, self._config = model, texts, config
-        self.vocabulary, self.folder = texts.vocabulary, texts.folder
+        self.model: NextWordModel = model
+        self.texts: Texts = texts
+        self._config = config
+        self.vocabulary: Vocabulary = texts.vocabulary
+        self.folder: Path = texts.folder
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.folder}: {self.description}{self._lesion}>"
