@@ -70,7 +70,13 @@ PARTS: dict[str, Mapping[str, type]] = {"encoder": ENCODERS, "memory": MEMORIES,
 
 @options()
 class RunConfig:
-    """Everything that determines a run, except its folder and its machine."""
+    """Everything that determines a run, except its folder and its machine.
+
+    Example:
+        >>> config = spanlm.RunConfig.from_tree({"model": {"memory": {"kind": "ngram"}}, "training": {"epochs": 5}})
+        >>> config.model.memory.order
+        4
+    """
 
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)

@@ -98,7 +98,15 @@ def _restored(kind: type[SpanlmError], arguments: tuple[str], fields: dict[str, 
 
 
 class RunError(SpanlmError):
-    """A failure while running: a full disk, a damaged checkpoint, a loss that is not a number."""
+    """A failure while running: a full disk, a damaged checkpoint, a loss that is not a number.
+
+    Example:
+        >>> tree = {"data": {"corpus": "synthetic:copy,tokens=2000"}, "training": {"optimizer": {"lr": 1e30}}}
+        >>> config = spanlm.RunConfig.from_tree(tree)
+        >>> spanlm.train(config, spanlm.load_corpus(config.data), "runs/diverges")
+        Traceback (most recent call last):
+        spanlm.errors.RunError: ...not finite... Start again with a lower training.optimizer.lr.
+    """
 
 
 class Interrupted(RunError):
@@ -111,7 +119,15 @@ class Interrupted(RunError):
 
 
 class InputError(SpanlmError, ValueError):
-    """Bad input: a file, an option or a configuration that cannot be used as it is."""
+    """Bad input: a file, an option or a configuration that cannot be used as it is.
+
+    Example:
+        >>> try:
+        ...     config = spanlm.RunConfig.from_tree({"training": {"epochs": 0}})
+        ... except spanlm.InputError as error:
+        ...     (error.field, error.value, error.limit)
+        ('training.epochs', 0, 'must be at least 1')
+    """
 
     exit_status = 2
 

@@ -387,7 +387,15 @@ class Model:
 
 
 class TrainedModel(Model):
-    """A trained network with weights and a memory: it can show its attention and go on learning."""
+    """A trained network with weights and a memory: it can show its attention and go on learning.
+
+    Example:
+        >>> model = spanlm.load("runs/demo")
+        >>> look = model.attend("the name is bound .")
+        >>> look.words[0], look.weights.shape  # a row for each word read, of its weights on the five before
+        ('<eos>', (6, 5))
+        >>> nothing = model.with_attention("none").evaluate(split="valid").perplexity
+    """
 
     model: LanguageModel
     _trained: TrainedModel | None = None
