@@ -151,7 +151,7 @@ def test_examples_of_the_public_api_run(name: str, workspace: Path) -> None:
 
 
 def test_no_example_is_left_out() -> None:
-    """Nothing that looks like an example is only read, and the dictionary, which has no docstring, has one in api.md."""
+    """Nothing that looks like an example is only read, and the dictionary, which has no docstring, has one there."""
     assert "spanlm.PRESETS[" in "".join(block.code for block in blocks(ROOT / "docs/api.md"))
     for name in spanlm.__all__:
         members = vars(thing).values() if isinstance(thing := getattr(spanlm, name), type) else ()
