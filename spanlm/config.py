@@ -46,7 +46,7 @@ With a cosine the rate of every step depends on training.epochs, which then may 
 All of `finetune` may change as long as the run has no finetune stages: no step depends on it.
 """
 
-REMOVED = {
+REMOVED: dict[str, object] = {
     **{"model.head.adversarial_direction": "own", "model.head.adversarial_gate": "cosine"},
     **{"model.memory:attentive.zero_slot": False, "model.memory:span_buffer.score": "tanh"},
     "model.memory:span_buffer.attention_size": None,
@@ -55,7 +55,7 @@ REMOVED = {
 }
 """Fields of runs of 0.2.0, with the only value still supported; `:kind` restricts a field to that kind of part."""
 
-ADDED = {
+ADDED: dict[str, object] = {
     **{"data.marks": None, "data.vocabulary_size": None, "data.pieces": None, "training.schedule.milestones": None},
     **{"model.encoder.newest_apart": False, "model.memory.includes_current": False, "model.memory.recency": "none"},
     **{"training.graph": "off", "training.batching.length_multiple": 1, "training.optimizer.beta2": 0.999},
@@ -71,7 +71,13 @@ PARTS: dict[str, Mapping[str, type]] = {"encoder": ENCODERS, "memory": MEMORIES,
 
 @options()
 class RunConfig:
-    """Everything that determines a run, except its folder and its machine."""
+    """Everything that determines a run, except its folder and its machine.
+
+    Example:
+        >>> config = spanlm.RunConfig.from_tree({"model": {"memory": {"kind": "ngram"}}, "training": {"epochs": 5}})
+        >>> config.model.memory.order
+        4
+    """
 
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)

@@ -58,10 +58,13 @@ class SpanlmError(Exception):
     """
 
     exit_status = 1
-    place = ""
+    place: str = ""
 
     def __init__(self, field: object, value: object = ABSENT, limit: object = "", way_out: str = "") -> None:
-        self.field, self.value, self.limit, self.way_out = str(field), value, str(limit), way_out
+        self.field: str = str(field)
+        self.value: object = value
+        self.limit: str = str(limit)
+        self.way_out: str = way_out
         super().__init__(self.told())
 
     def told(self, name: Callable[[str], str] = str) -> str:
@@ -81,7 +84,7 @@ class SpanlmError(Exception):
     def within(self, place: object) -> Self:
         """Return the error as one of a file, or of another place, in which the field stands."""
         self.place = ": ".join(filter(None, [str(place), self.place]))
-        self.args = (self.told(),)
+        self.args: tuple[Any, ...] = (self.told(),)
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -95,7 +98,15 @@ def _restored(kind: type[SpanlmError], arguments: tuple[str], fields: dict[str, 
 
 
 class RunError(SpanlmError):
-    """A failure while running: a full disk, a damaged checkpoint, a loss that is not a number."""
+    """A failure while running: a full disk, a damaged checkpoint, a loss that is not a number.
+
+    Example:
+        >>> tree = {"data": {"corpus": "synthetic:copy,tokens=2000"}, "training": {"optimizer": {"lr": 1e30}}}
+        >>> config = spanlm.RunConfig.from_tree(tree)
+        >>> spanlm.train(config, spanlm.load_corpus(config.data), "runs/diverges")
+        Traceback (most recent call last):
+        spanlm.errors.RunError: ...not finite... Start again with a lower training.optimizer.lr.
+    """
 
 
 class Interrupted(RunError):
@@ -104,11 +115,19 @@ class Interrupted(RunError):
     def __init__(self, message: str, signal_number: int) -> None:
         super().__init__(message)
         self.signal_number = signal_number
-        self.exit_status = 128 + signal_number
+        self.exit_status: int = 128 + signal_number
 
 
 class InputError(SpanlmError, ValueError):
-    """Bad input: a file, an option or a configuration that cannot be used as it is."""
+    """Bad input: a file, an option or a configuration that cannot be used as it is.
+
+    Example:
+        >>> try:
+        ...     config = spanlm.RunConfig.from_tree({"training": {"epochs": 0}})
+        ... except spanlm.InputError as error:
+        ...     (error.field, error.value, error.limit)
+        ('training.epochs', 0, 'must be at least 1')
+    """
 
     exit_status = 2
 

@@ -1,11 +1,16 @@
 import importlib
+import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
+import yaml
 
 import spanlm
 from spanlm.cli.main import VERBS
@@ -42,7 +47,34 @@ def test_the_version_is_one() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert project["tool"]["hatch"]["version"]["path"] == "spanlm/store/__init__.py"
     assert re.fullmatch(r"\d+\.\d+\.\d+", spanlm.__version__)
-    assert f"\nversion: {spanlm.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    codemeta = json.loads((ROOT / "codemeta.json").read_text())
+    changes = re.findall(r"^## \[(.+)\] - (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    released = spanlm.__version__, str(citation["date-released"])
+    assert changes[0] == released == (codemeta["version"], codemeta["datePublished"])
+    assert citation["version"] == spanlm.__version__
+    described = project["project"]["description"], project["project"]["keywords"]
+    assert (codemeta["description"], codemeta["keywords"]) == described and citation["keywords"] == described[1]
+
+
+@pytest.mark.slow
+def test_a_release_built_twice_has_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From two folders whose files have other times and modes, as two clones do."""
+    for library in ("build", "hatchling"):
+        pytest.importorskip(library, reason="needs pip install build hatchling")
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1764374400")
+    digests = []
+    for number, name in enumerate(("once", "again")):
+        left_out = shutil.ignore_patterns(".git", ".venv", "runs", "site", ".*_cache")
+        shutil.copytree(ROOT, tmp_path / name, ignore=left_out)
+        for path in (tmp_path / name / "spanlm").rglob("*.py"):
+            path.chmod((0o644, 0o664)[number])
+            os.utime(path, (number, 10**9 + number))
+        command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path / "dist"), tmp_path / name]
+        subprocess.run(command, check=True, capture_output=True)
+        digests.append({path.name: sha256(path.read_bytes()).hexdigest() for path in (tmp_path / "dist").iterdir()})
+    names = {f"spanlm-{spanlm.__version__}.tar.gz", f"spanlm-{spanlm.__version__}-py3-none-any.whl"}
+    assert digests[0] == digests[1] and digests[0].keys() == names
 
 
 def test_every_dependency_has_a_version_and_hashes() -> None:

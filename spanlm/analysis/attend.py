@@ -110,7 +110,8 @@ class Attended:
         InputError: a model that attends to nothing.
     """
 
-    nearest_lag = stride = 1
+    nearest_lag: int = 1
+    stride: int = 1
 
     def __init__(self) -> None:
         self._read = torch.zeros(1, dtype=torch.long)

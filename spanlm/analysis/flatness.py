@@ -73,7 +73,9 @@ class FlatnessAccumulator:
     """Sums flatness over a corpus of any size."""
 
     def __init__(self, nearest_lag: int = 1) -> None:
-        self.nearest_lag, self.span, self.left_out = nearest_lag, 1, 0
+        self.nearest_lag: int = nearest_lag
+        self.span: int = 1
+        self.left_out: int = 0
         self._counts = np.zeros(len(GROUPS), dtype=np.int64)
         self._sums = np.zeros((len(GROUPS), len(FlatnessRow._fields) - 2))
 

@@ -111,7 +111,8 @@ class LagAccumulator:
     def __init__(self, nearest: int | None = None) -> None:
         require(nearest is None or nearest >= 1, "nearest", nearest, "at least 1")
         self._nearest, self._older = nearest, 0.0
-        self.positions = self.left_out = 0
+        self.positions: int = 0
+        self.left_out: int = 0
         self.nearest_lag = self.span = 1
         self._sum: NDArray[np.float64] | None = None
 

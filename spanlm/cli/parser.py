@@ -122,12 +122,12 @@ class VerbParser(argparse.ArgumentParser):
             action.nargs = getattr(action, "save_nargs", action.nargs)
             if action.required or not action.option_strings:
                 words += [*action.option_strings[-1:], usage._format_args(action, action.dest)]
-        self.usage = f"{' '.join(words)} [OPTIONS]"
+        self.usage: str = f"{' '.join(words)} [OPTIONS]"
         last = {name: place for place, name in enumerate(_LAST)}
         self._optionals._group_actions.sort(key=lambda action: last.get(action.option_strings[-1], -1))
         if everything:
             self._action_groups.sort(key=lambda group: group.title == _MORE)
-            self.epilog = filled(self._more if isinstance(self._more, str) else self._more())
+            self.epilog: str = filled(self._more if isinstance(self._more, str) else self._more())
             return self.format_help()
         rare = [action for group in self._rare.values() for action in group._group_actions]
         for action in rare:

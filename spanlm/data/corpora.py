@@ -85,6 +85,12 @@ class Corpus:
         texts: The SHA-256 of each split's text, if it came from a file.
         config: The configuration that loaded the corpus.
         sources: Readers of each split's original text, in the pieces of `spanlm.data.text`.
+
+    Example:
+        >>> corpus = spanlm.load_corpus("demo")
+        >>> unknown = {split: corpus.oov[split] / len(file.ids) for split, file in corpus.splits.items()}
+        >>> unknown["test"] > unknown["train"]
+        True
     """
 
     name: str

@@ -37,7 +37,7 @@ from spanlm.data.tokenizer import OTHER_SPACE, UNSEEN
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, installation, require
 from spanlm.models.interfaces import Attention, LMState, Readout
-from spanlm.models.language_model import to_be_filled
+from spanlm.models.language_model import LanguageModel, to_be_filled
 from spanlm.runs.model import Model, TrainedModel
 from spanlm.store.files import new_folder
 from spanlm.training.card import CARD, run_card
@@ -113,7 +113,7 @@ class SpanlmPreTrainedModel(transformers.PreTrainedModel):  # type: ignore[misc]
         InputError: the configuration has no model, or one unknown to this version.
     """
 
-    config_class = SpanlmConfig
+    config_class: type[SpanlmConfig] = SpanlmConfig
     base_model_prefix = "model"
     main_input_name = "input_ids"
 
@@ -122,8 +122,8 @@ class SpanlmPreTrainedModel(transformers.PreTrainedModel):  # type: ignore[misc]
         if config.run is None:
             raise InputError("config.json has no `run`: export a run by `spanlm export RUN --to hf --out DIR`")
         model = RunConfig.from_tree({"model": config.run["model"]}, "config.json, run").model
-        self.model = to_be_filled(model, config.vocab_size)
-        self.fixed = {name for name, parameter in self.named_parameters() if not parameter.requires_grad}
+        self.model: LanguageModel = to_be_filled(model, config.vocab_size)
+        self.fixed: set[str] = {name for name, parameter in self.named_parameters() if not parameter.requires_grad}
         words = "model.embedding.weight"
         parameters = self.named_parameters(remove_duplicate=False)
         tied = [name for name, value in parameters if value is self.model.embedding.weight and name != words]

@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spanlm.data.pieces import words_of
 from spanlm.data.vocabulary import EOS
@@ -32,6 +32,9 @@ try:
     from lm_eval.api.registry import register_model
 except ImportError:
     raise InputError(f"lm-eval needs more: {installation('eval')}") from None
+
+if TYPE_CHECKING:
+    LM = object  # lm-eval declares no types
 
 LENGTH = 256
 """Words to generate if a task sets no `max_gen_toks`."""
@@ -64,8 +67,8 @@ class SpanlmLM(LM):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         chosen = "auto" if device in (None, "cuda", "cuda:0") else device
-        self.trained = run if isinstance(run, Model) else load(run, chosen)
-        self.ends = ends in (True, "True", "true")
+        self.trained: Model = run if isinstance(run, Model) else load(run, chosen)
+        self.ends: bool = ends in (True, "True", "true")
 
     @property
     def tokenizer_name(self) -> str:

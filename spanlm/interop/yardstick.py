@@ -97,6 +97,7 @@ class Yardstick(Model):
     """
 
     model: Any
+    tokenizer: Any
     kind = "a model of Hugging Face"
 
     def __init__(self, path: str | Path, device: str = "auto", *, corrected: bool = True) -> None:
@@ -109,8 +110,8 @@ class Yardstick(Model):
         data, textless = DataConfig(corpus=str(name)), "has no text of its own"
         super().__init__(model.to(target).eval(), Texts(_AnyWord((EOS, UNK)), data, name, textless=textless))
         limits = (getattr(model.config, "max_position_embeddings", None), WINDOW)
-        self.window = min(limit for limit in limits if limit)
-        self.stride = max(1, self.window // 2)
+        self.window: int = min(limit for limit in limits if limit)
+        self.stride: int = max(1, self.window // 2)
         special = self.tokenizer.bos_token_id, self.tokenizer.eos_token_id
         known = [id for id in special if id is not None]
         if not known:

@@ -34,7 +34,7 @@ class Ensemble(NextWordModel):
 
     def __init__(self, members: Iterable[NextWordModel], weights: Sequence[float] | None = None) -> None:
         super().__init__()
-        self.members = nn.ModuleList(members)
+        self.members: nn.ModuleList = nn.ModuleList(members)
         models = list(self._members())
         require(bool(models), "members", len(models), "at least 1 model")
         sizes = {model.vocabulary_size for model in models}
@@ -42,7 +42,7 @@ class Ensemble(NextWordModel):
             raise InputError(
                 "members", limit=f"their vocabularies have {' and '.join(map(str, sorted(sizes)))} words, not one"
             )
-        self.vocabulary_size = models[0].vocabulary_size
+        self.vocabulary_size: int = models[0].vocabulary_size
         self.head = EnsembleHead([model.head for model in models], normalised(weights, len(models)))
 
     def _members(self) -> Iterator[NextWordModel]:
@@ -76,7 +76,7 @@ class EnsembleHead(Head):
     def __init__(self, heads: Sequence[Head], weights: Sequence[float]) -> None:
         super().__init__()
         self._heads = tuple(heads)  # a tuple, not submodules: the heads belong to their models
-        self.weights = tuple(weights)
+        self.weights: tuple[float, ...] = tuple(weights)
 
     def score(self, readout: Readout, targets: Tensor) -> Scores:
         return Scores(self.each_and_all(readout, targets)[-1])

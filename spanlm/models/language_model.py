@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from spanlm.errors import require
 from spanlm.models.encoders import AnyEncoderConfig, LSTMConfig
 from spanlm.models.heads import AnyHeadConfig, SoftmaxConfig
-from spanlm.models.interfaces import Init, LMState, Memory, NextWordModel, Readout
+from spanlm.models.interfaces import Encoder, Head, Init, LMState, Memory, NextWordModel, Readout
 from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig
 from spanlm.models.ops.dropout import drawn, dropout, dropout_mask, locked_dropout
 from spanlm.options import NOT_NEGATIVE, POSITIVE, RATE, at_least, option, options
@@ -73,26 +73,26 @@ class LanguageModel(NextWordModel):
 
     def __init__(self, config: ModelConfig, vocabulary_size: int) -> None:
         super().__init__()
-        self.config, self.vocabulary_size = config, vocabulary_size
-        self.embedding_dropout, self.shared_words = config.embedding_dropout, config.shared_words
-        self.input_noise = config.input_noise
-        self.input_dropout, self.output_dropout = config.input_dropout, config.output_dropout
+        self.config: ModelConfig = config
+        self.vocabulary_size: int = vocabulary_size
+        self.output_dropout: float = config.output_dropout
         self._dropout = locked_dropout if config.locked_dropout else dropout
-        self.embedding = nn.Embedding(vocabulary_size, config.embedding_size)
+        self.embedding: nn.Embedding = nn.Embedding(vocabulary_size, config.embedding_size)
         init = config.init
         init.start(self.embedding.weight)
-        self.encoder = config.encoder.build(config.embedding_size, init)
+        self.encoder: Encoder = config.encoder.build(config.embedding_size, init)
         self.memory: Memory = config.memory.build(self.encoder.output_size, vocabulary_size, init)
-        self.head = config.head.build(self.memory.readout_size, self.embedding, init)
+        self.head: Head = config.head.build(self.memory.readout_size, self.embedding, init)
 
     def init_state(self, batch_size: int) -> LMState:
         return LMState(self.encoder.init_state(batch_size), self.memory.init_state(batch_size))
 
     def forward(self, tokens: Tensor, state: LMState) -> tuple[Readout, LMState]:
-        types, rate = self.vocabulary_size, self.embedding_dropout
-        x = word_dropout(self.embedding(tokens), tokens, types, rate, self.training, shared=self.shared_words)
-        x = gaussian_noise(x, self.input_noise, self.training)
-        x = self._dropout(x, self.input_dropout, self.training)
+        config, types = self.config, self.vocabulary_size
+        x, rate = self.embedding(tokens), config.embedding_dropout
+        x = word_dropout(x, tokens, types, rate, self.training, shared=config.shared_words)
+        x = gaussian_noise(x, config.input_noise, self.training)
+        x = self._dropout(x, config.input_dropout, self.training)
         h, encoder_state = self.encoder(x, state.encoder)
         readout, memory_state = self.memory(h, tokens, state.memory)
         features = self._dropout(readout.features, self.output_dropout, self.training)

@@ -80,7 +80,8 @@ class Forgetful(Memory):
     def __init__(self, memory: Memory) -> None:
         super().__init__()
         self.memory = memory
-        self.readout_size, self.gate_temperature = memory.readout_size, memory.gate_temperature
+        self.readout_size: int = memory.readout_size
+        self.gate_temperature: float | None = memory.gate_temperature
 
     def init_state(self, batch_size: int) -> Tensors:
         return {}

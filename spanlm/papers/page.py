@@ -19,7 +19,7 @@ from spanlm.analysis.figures import Panel, Point, RowsPanel, Series
 from spanlm.analysis.heat_maps import sentence_figure, text_figure
 from spanlm.analysis.snapshots import Snapshot, snapshot_figure
 from spanlm.analysis.utilisation import Utilisation
-from spanlm.papers.paper import WORD_CLASSES, Dynamic, Plain, Row, Table
+from spanlm.papers.paper import WORD_CLASSES, Dynamic, Paper, Plain, Row, Table
 from spanlm.papers.plan import Plan
 from spanlm.papers.request import Request
 from spanlm.papers.run import Outcome
@@ -32,10 +32,13 @@ class Page:
     """A table of a plan with its outcomes."""
 
     def __init__(self, plan: Plan, table: Table, outcomes: Sequence[Outcome]) -> None:
-        self.plan, self.paper, self.table = plan, plan.paper, table
-        self.outcomes = [outcome for outcome in outcomes if outcome.task.row.name in table.rows]
+        self.plan: Plan = plan
+        self.paper: Paper = plan.paper
+        self.table: Table = table
+        self.outcomes: list[Outcome] = [outcome for outcome in outcomes if outcome.task.row.name in table.rows]
         records = [outcome.record for outcome in self.outcomes if outcome.record is not None]
-        self.filled = FilledTable(plan.paper, table, records, plan.unigram_perplexity if table.rows else None)
+        frequencies = plan.unigram_perplexity if table.rows else None
+        self.filled: FilledTable = FilledTable(plan.paper, table, records, frequencies)
 
     def protocol(self, escape: Callable[[str], str] = str) -> list[str]:
         """Say what was measured, and how; a sentence or a few a line."""

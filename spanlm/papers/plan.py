@@ -107,12 +107,14 @@ class Plan:
 
     def __init__(self, request: Request) -> None:
         """Load the corpus and list the tasks."""
-        self.request, self.paper = request, _named(PAPERS.values(), "paper", request.paper)
+        self.request: Request = request
+        self.paper: Paper = _named(PAPERS.values(), "paper", request.paper)
         scale = _named(self.paper.scales, "scale", request.scale)
-        self.scale = replace(scale, precision=request.precision or scale.precision)
-        corpus, self.tables = _tables(request, self.paper, scale)
+        self.scale: Scale = replace(scale, precision=request.precision or scale.precision)
+        corpus, tables = _tables(request, self.paper, scale)
+        self.tables: tuple[Table, ...] = tables
         rows = list(by_name(*(row for table in self.tables for row in table.rows.values())).values())
-        self.left_out = dict(_too_large(rows, scale, len(request.seeds)))
+        self.left_out: dict[str, str] = dict(_too_large(rows, scale, len(request.seeds)))
         for name in request.rows or ():
             if name in self.left_out:
                 raise InputError("rows", name, self.left_out[name])
@@ -122,20 +124,23 @@ class Plan:
             )
             for row in rows
         } or {"": DataConfig(corpus=corpus, dir=request.data_dir)}  # of figures without rows, which read no text
-        self.texts = {data: load_corpus(data) for data in sorted(set(self._data.values()), key=attrgetter("lines"))}
+        texts = sorted(set(self._data.values()), key=attrgetter("lines"))
+        self.texts: dict[DataConfig, Corpus] = {data: load_corpus(data) for data in texts}
         text = re.sub(r"[^\w.-]+", "-", self.corpus.name.removeprefix(PREFIX))
         place = Path(self.paper.name) / f"{text}-{scale.name}"
-        self.out, self._runs = request.out / place, request.runs / place
+        self.out: Path = request.out / place
+        self._runs = request.runs / place
         self._sizes: dict[str, tuple[RunConfig, ParameterCount]] = {}
         chosen = [row for row in rows if row.name not in self.left_out and row.name in (request.rows or [row.name])]
-        self.tasks = tuple(dict.fromkeys(task for row in chosen for task in self._tasks(row, request.seeds)))
+        tasks = (task for row in chosen for task in self._tasks(row, request.seeds))
+        self.tasks: tuple[Task, ...] = tuple(dict.fromkeys(tasks))
         names = (re.fullmatch(r".*-seed-(\d+)", path.stem) for path in self.out.glob("*-seed-*.json"))
         seeds = sorted({int(name[1]) for name in names if name})
         recorded = (row for row in rows if any(self.out.glob(f"{row.name}*.json")))
         known = dict.fromkeys(task for row in recorded for task in self._tasks(row, seeds))
-        self.others = tuple(task for task in known if task.record.exists() and task not in self.tasks)
+        self.others: tuple[Task, ...] = tuple(task for task in known if task.record.exists() and task not in self.tasks)
         questions = any("cloze" in self._measures(row) for row in chosen)
-        self.questions = find_questions(request.data_dir, request.questions) if questions else ()
+        self.questions: tuple[Path, ...] = find_questions(request.data_dir, request.questions) if questions else ()
 
     @property
     def jobs(self) -> tuple[Task, ...]:

@@ -64,7 +64,9 @@ class Matched:
     The paper's initial range of ±0.1 at 300 units is ±0.1 · sqrt(300 / units) at fewer, for sums of the same variance.
     """
 
-    about: ClassVar = "hidden sizes with which θ_M, the parameters without word representations, is that of one LSTM"
+    about: ClassVar[str] = (
+        "hidden sizes with which θ_M, the parameters without word representations, is that of one LSTM"
+    )
 
     units: int  # of that LSTM, and of the embedding
     training_tokens: int | None = None  # read in training, to the nearest whole epoch and at least one; None: no end
@@ -99,7 +101,7 @@ class Proportional:
     a narrow one, so it has a share of its own.
     """
 
-    about: ClassVar = "each row's size and recipe as `spanlm presets` lists them, but these shares and bounds"
+    about: ClassVar[str] = "each row's size and recipe as `spanlm presets` lists them, but these shares and bounds"
 
     width: float = 1.0  # that share
     dropout: float = 1.0  # share of the published dropout rates and zoneouts

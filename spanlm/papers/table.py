@@ -308,11 +308,13 @@ class FilledTable:
     """
 
     def __init__(self, paper: Paper, table: Table, records: Iterable[Record], frequencies: float | None = None) -> None:
-        self.paper, self.table, self.frequencies = paper, table, frequencies
+        self.paper: Paper = paper
+        self.table: Table = table
+        self.frequencies: float | None = frequencies
         of_rows = (record for record in records if record["row"] in table.rows)
         with_cells = bool(table.columns or table.details)  # where what a record lacks is a dash
-        self.records = [record for record in of_rows if with_cells or table.measure in record]
-        self.lines = dict[str, Line]()
+        self.records: list[Record] = [record for record in of_rows if with_cells or table.measure in record]
+        self.lines: dict[str, Line] = dict[str, Line]()
         for name, row in table.rows.items():
             if runs := [record for record in self.records if record["row"] == name]:
                 self.lines[name] = Line(row, self, tuple(sorted(runs, key=seeds_of)))

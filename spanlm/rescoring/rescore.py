@@ -115,10 +115,10 @@ class Scored:
         language: Mapping[str, Sequence[Sequence[float]]],
         spoken: Sequence[NBestList] | None = None,
     ) -> None:
-        self.lists = list(lists)
-        self.spoken = spoken or lists
-        self.weighted = Weighted.of(lists, language)
-        self.names = self.weighted.names
+        self.lists: list[NBestList] = list(lists)
+        self.spoken: Sequence[NBestList] = spoken or lists
+        self.weighted: Weighted = Weighted.of(lists, language)
+        self.names: tuple[str, ...] = self.weighted.names
         self.scores: list[Array] = []
         for place, nbest in enumerate(lists):
             columns: list[Sequence[float]] = [

@@ -27,6 +27,12 @@ class TrainedEnsemble(Model):
 
     Raises:
         InputError: there are no models, they have different words or ways to read a text, or the weights are invalid.
+
+    Example:
+        >>> seeds = spanlm.load_ensemble(["runs/medium/seed-1", "runs/medium/seed-2"])
+        >>> result = seeds.evaluate_members(split="valid")
+        >>> max(member.perplexity for member in result.members) > result.ensemble.perplexity
+        True
     """
 
     model: Ensemble

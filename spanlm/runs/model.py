@@ -91,8 +91,11 @@ class Model:
     attention: str | None = None
 
     def __init__(self, model: NextWordModel, texts: Texts, config: RunConfig | None = None) -> None:
-        self.model, self.texts, self._config = model, texts, config
-        self.vocabulary, self.folder = texts.vocabulary, texts.folder
+        self.model: NextWordModel = model
+        self.texts: Texts = texts
+        self._config = config
+        self.vocabulary: Vocabulary = texts.vocabulary
+        self.folder: Path = texts.folder
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.folder}: {self.description}{self._lesion}>"
@@ -405,7 +408,15 @@ class Model:
 
 
 class TrainedModel(Model):
-    """A trained network with weights and a memory: it can show its attention and go on learning."""
+    """A trained network with weights and a memory: it can show its attention and go on learning.
+
+    Example:
+        >>> model = spanlm.load("runs/demo")
+        >>> look = model.attend("the name is bound .")
+        >>> look.words[0], look.weights.shape  # a row for each word read, of its weights on the five before
+        ('<eos>', (6, 5))
+        >>> nothing = model.with_attention("none").evaluate(split="valid").perplexity
+    """
 
     model: LanguageModel
     _trained: TrainedModel | None = None

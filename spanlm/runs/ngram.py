@@ -56,7 +56,7 @@ class NgramTexts(Texts):
     def reading(self) -> dict[str, str]:
         """Return how words and lines are cut; an ARPA file does not say, and documents make no difference."""
         fields = super().reading()
-        return {} if self._textless else {name: fields[name] for name in ("data.tokenizer", "data.lines")}
+        return {} if self.textless else {name: fields[name] for name in ("data.tokenizer", "data.lines")}
 
     def unk_notes(self) -> list[str]:
         """Return a note if an ARPA file lacks <unk>; a run's model always has it."""

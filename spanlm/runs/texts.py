@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -68,6 +68,7 @@ class LoadCorpus:
     as_text: bool = field(default=False, kw_only=True)
 
 
+@dataclass(eq=False, repr=False)
 class Texts:
     """Texts for a model, cut as its training text was.
 
@@ -75,20 +76,17 @@ class Texts:
     `textless` is the error for a model that does not know its training text, when no corpus is named.
     """
 
-    def __init__(
-        self,
-        vocabulary: Vocabulary,
-        data: DataConfig,
-        folder: Path,
-        *,
-        batching: BatchingConfig = STREAMS,
-        memories: Sequence[AnyMemoryConfig] = (),
-        textless: str = "",
-    ) -> None:
-        self.vocabulary, self.data, self.folder = vocabulary, data, folder
-        self.batching, self._textless = batching, textless
-        name = Path(data.corpus).name
-        self.convention = name if data.tokenizer == "whitespace" and name in CONVENTIONS else None
+    vocabulary: Vocabulary
+    data: DataConfig
+    folder: Path
+    _: KW_ONLY
+    batching: BatchingConfig = STREAMS
+    memories: InitVar[Sequence[AnyMemoryConfig]] = ()
+    textless: str = ""
+
+    def __post_init__(self, memories: Sequence[AnyMemoryConfig]) -> None:
+        name = Path(self.data.corpus).name
+        self.convention = name if self.data.tokenizer == "whitespace" and name in CONVENTIONS else None
         """Texts are rewritten in this corpus's way to write words; None: they are read as written."""
         self._is_noted = False
         self._speller: Speller | None = None
@@ -184,8 +182,8 @@ class Texts:
         """
         split, data_dir, as_text = request.split, request.data_dir, request.as_text
         name = None if request.name is None else str(request.name)
-        if self._textless and name is None:
-            raise InputError(f"{self.folder}: {self._textless}; name one by {named('corpus=…')}")
+        if self.textless and name is None:
+            raise InputError(f"{self.folder}: {self.textless}; name one by {named('corpus=…')}")
         require(split is None or split in SPLITS, "split", split, "train, valid or test")
         data, other = self.data, name is not None and not self._is_of_training(name, data_dir)
         if name is not None and not other:
@@ -215,9 +213,9 @@ class Texts:
         Raises:
             InputError: the training text is not known, or not there.
         """
-        if self._textless:
+        if self.textless:
             way = f"Leave {named('spell_unknown')} out"
-            raise InputError(f"{self.folder}: {self._textless}, whose words say how unknown ones are spelled. {way}")
+            raise InputError(f"{self.folder}: {self.textless}, whose words say how unknown ones are spelled. {way}")
         if self._speller is None:
             self._speller = Speller(self.training_counts(beside))
         return self._speller
@@ -230,8 +228,8 @@ class Texts:
         Raises:
             InputError: the training text is not known, or not there.
         """
-        if self._textless:
-            raise InputError(f"{self.folder}: {self._textless}")
+        if self.textless:
+            raise InputError(f"{self.folder}: {self.textless}")
         problem: InputError | None = None
         for folder in dict.fromkeys((self.data.dir, beside.config.dir if beside and beside.config else self.data.dir)):
             data = replace(self.data, dir=folder, download=False)

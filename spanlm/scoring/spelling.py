@@ -45,14 +45,14 @@ class Speller:
         once = [] if UNK in counts else [word for word in words if counts[word] == 1]
         source = "words that the training text has once" if once else "words of the training text"
         words = once or words
-        self.spellings = len(words)
+        self.spellings: int = len(words)
         characters = dict.fromkeys(chain.from_iterable(words))
         self._unseen = math.log(sys.maxunicode + 1 - len(characters))
         vocabulary = Vocabulary((EOS, UNK, *characters))
         ids = np.array([id for word in words for id in (*vocabulary.encode(word), vocabulary.eos_id)], np.int64)
         # <w> c_1 … c_n </w> has no n-gram of more than n + 2
         order = min(MAX_ORDER, 2 + max(map(len, words), default=0))
-        self.description = (
+        self.description: str = (
             f"p({UNK}) · p(spelling), by Kneser-Ney of order {order} over the {self.spellings:,} {source}"
         )
         self._model = KneserNey(order, FALLBACK).estimate([ids], vocabulary)

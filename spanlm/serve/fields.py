@@ -94,7 +94,7 @@ REQUESTS: dict[str, type[Request]] = {
     f"/api/{kind.__name__.lower()}": kind for kind in (Read, Score, Attend, Page, Next, Generate)
 }
 _REFERENCES, _SCHEMAS = msgspec.json.schema_components(REQUESTS.values())
-SCHEMA = {"requests": dict(zip(REQUESTS, _REFERENCES, strict=True)), "$defs": _SCHEMAS}
+SCHEMA: dict[str, object] = {"requests": dict(zip(REQUESTS, _REFERENCES, strict=True)), "$defs": _SCHEMAS}
 """JSON Schema of the request of each address, as /api/schema shows it."""
 
 Kind = TypeVar("Kind", bound=Request)

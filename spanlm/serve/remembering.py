@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
-from spanlm.models.interfaces import LMState, NextWordModel, Readout
+from spanlm.models.interfaces import Head, LMState, NextWordModel, Readout
 
 
 class Memo:
@@ -56,7 +56,9 @@ class Remembering(NextWordModel):
 
     def __init__(self, model: NextWordModel, memo: Memo, name: str) -> None:
         super().__init__()
-        self.model, self.head, self.vocabulary_size = model, model.head, model.vocabulary_size
+        self.model: NextWordModel = model
+        self.head: Head = model.head
+        self.vocabulary_size: int = model.vocabulary_size
         self._memo, self._name = memo, name
         self.eval()
 

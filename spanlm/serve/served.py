@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from spanlm.analysis.pages import EXAMPLES
+from spanlm.config import RunConfig
 from spanlm.errors import InputError
 from spanlm.models.counting import count_parameters
 from spanlm.models.language_model import ModelConfig
@@ -43,8 +44,11 @@ class Served:
     """One run: its `id` and `model`, and the requests that it supports."""
 
     def __init__(self, id: str, name: str, model: Model, memo: Memo) -> None:
-        self.id, self.name, self.model, self._memo = id, name, model, memo
-        self.config = model.config if isinstance(model, TrainedModel) else None  # other models have no configuration
+        self.id: str = id
+        self.name: str = name
+        self.model: Model = model
+        self._memo = memo
+        self.config: RunConfig | None = model.config if isinstance(model, TrainedModel) else None
         self._lesioned = lru_cache(LESIONS)(self._with_lesion)
         # tokenizers of Hugging Face and n-gram tables, which are read on demand, are not safe for threads
         self._alone = None if isinstance(model, TrainedModel) else threading.Lock()

@@ -140,7 +140,7 @@ class Server(uvicorn.Server):
     `signal_number` is the signal that stopped it.
     """
 
-    signal_number = 0
+    signal_number: int = 0
 
     def __init__(self, app: ASGIApp, work: Work) -> None:
         self._work = work

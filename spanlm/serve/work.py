@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 POLL = 0.05
@@ -27,11 +28,12 @@ class Left(Exception):
     """The client disconnected, or the server is stopping."""
 
 
+@dataclass(eq=False)
 class Task:
     """The work of one request; once `cancelled`, it ends at its next step."""
 
-    def __init__(self, work: Work) -> None:
-        self.work, self.cancelled = work, False
+    work: Work
+    cancelled: bool = False
 
     async def run(self, job: Callable[[], Result]) -> Result:
         """Run a job in one of the threads; Left if it was cancelled."""
@@ -75,13 +77,15 @@ class Work:
     """
 
     def __init__(self, threads: int, most: int) -> None:
-        self.most, self.ended, self.tasks = most, False, 0
-        self.threads = ThreadPoolExecutor(threads)
+        self.ended: bool = False
+        self.tasks: int = 0
+        self._most = most
+        self.threads: ThreadPoolExecutor = ThreadPoolExecutor(threads)
 
     @contextmanager
     def task(self) -> Iterator[Task]:
         """Yield a task for one request; Busy if there are too many. Not thread-safe: for the event loop alone."""
-        if self.tasks >= self.most:
+        if self.tasks >= self._most:
             raise Busy
         self.tasks += 1
         task = Task(self)

@@ -248,7 +248,9 @@ class MetricsLog:
     """
 
     def __init__(self, path: Path, size: int = 0, checksum: int = 0) -> None:
-        self._path, self.size, self.checksum = path, size, checksum
+        self._path = path
+        self.size: int = size
+        self.checksum: int = checksum
         with self._named_errors():
             existed = path.exists()
             content = path.read_bytes()[:size] if existed else b""

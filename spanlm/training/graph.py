@@ -60,8 +60,9 @@ class RecordedSteps(ABC):
     """Steps of a training, each recorded when its shape has come often enough, and then replayed."""
 
     def __init__(self, compute: Compute, device: torch.device) -> None:
-        self.compute, self.device = compute, device
-        self.rate = torch.zeros((), device=device)
+        self.compute: Compute = compute
+        self.device: torch.device = device
+        self.rate: Tensor = torch.zeros((), device=device)
         self.recorded: dict[Shape, tuple[Fixed, Callable[[], Computed]]] = {}
         self._seen = Counter[Shape]()
 

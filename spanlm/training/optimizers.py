@@ -44,7 +44,8 @@ class Optimizer(ABC):
 
     def __init__(self, parameters: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0) -> None:
         self.parameters: list[Tensor] = list(parameters)
-        self.lr, self.weight_decay = lr, weight_decay
+        self.lr: float = lr
+        self.weight_decay: float = weight_decay
         self.state: defaultdict[Tensor, dict[str, Tensor]] = defaultdict(dict)
 
     def zero_grad(self) -> None:
@@ -80,7 +81,7 @@ class Optimizer(ABC):
 class Adam(Optimizer):
     """Kingma & Ba (2015): betas 0.9 and `beta2`, epsilon 1e-8; L2 is added to the gradient."""
 
-    entries = ("step", "exp_avg", "exp_avg_sq")
+    entries: ClassVar[tuple[str, ...]] = ("step", "exp_avg", "exp_avg_sq")
     decoupled: ClassVar[bool] = False
 
     def __init__(
@@ -115,7 +116,7 @@ class AdamW(Adam):
 class Adagrad(Optimizer):
     """Duchi et al. (2011): sums of squares from 0, epsilon 1e-10; L2 is added to the gradient."""
 
-    entries = ("step", "sum")
+    entries: ClassVar[tuple[str, ...]] = ("step", "sum")
 
     def __init__(self, parameters: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0) -> None:
         super().__init__(parameters, lr, weight_decay)
@@ -149,12 +150,12 @@ class NTASGD(SGD):
         self.lagged_rates = lagged_rates
         # K; None before averages begin, 0 to begin with the next step, over no weights before it
         self.averaged_steps: int | None = None
-        self.late_rate = lr  # with lagged rates, the rate of the next step
+        self.late_rate: float = lr  # with lagged rates, the rate of the next step
 
     def begin(self) -> None:
         wanted = self.lr
         if self.lagged_rates and self.averaged_steps:  # the first averaged step uses the rate as set
-            self.lr = self.late_rate
+            self.lr: float = self.late_rate
         self.late_rate = wanted
 
     @torch.no_grad()

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from spanlm.config import RunConfig, check_config, config_digest
-from spanlm.data.batching import Segment
+from spanlm.data.batching import Batcher, Segment
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, RunError
 from spanlm.models.interfaces import LMState
+from spanlm.models.language_model import LanguageModel
 from spanlm.models.ops.precision import products, usable
 from spanlm.scoring.perplexity import log_of_training
 from spanlm.scoring.protocol import KINDS, Protocol, lines_counted
@@ -56,21 +57,24 @@ class Trainer:
     """
 
     def __init__(self, config: RunConfig, corpus: Corpus, folder: Path, watcher: Watcher, ranks: Ranks = ALONE) -> None:
-        self.config, self.corpus, self.folder, self.ranks = config, corpus, folder, ranks
-        self.watcher, self.journal = watcher, Journal(config.training, watcher)
-        self.writes = ranks.rank == 0
-        self.request = StopRequest()
+        self.config: RunConfig = config
+        self.corpus: Corpus = corpus
+        self.folder: Path = folder
+        self.ranks: Ranks = ranks
+        self._watcher, self._journal, self._writes = watcher, Journal(config.training, watcher), ranks.rank == 0
+        self.request: StopRequest = StopRequest()
         setup.refuse_unfit(config)
         ranks.refuse_unfit(config)
-        self.device = pick_device(config.training.device, "training.device")
+        self.device: torch.device = pick_device(config.training.device, "training.device")
         ranks.refuse_shared_gpu(self.device)
-        self.position = Position(
+        self.position: Position = Position(
             rate=config.training.optimizer.lr,
             data=corpus.digest("train", "valid"),
             config=config_digest(config.to_tree()),
         )
         # training may cut documents and sentences; validation keeps them whole
-        self.valid = setup.split_batcher(config, corpus, "valid", config.training.batching.eval_batch_size, whole=True)
+        streams = config.training.batching.eval_batch_size
+        self.valid: Batcher = setup.split_batcher(config, corpus, "valid", streams, whole=True)
         self._set_up()
         self.started: setup.WarmStart | None = None
         origin = config.training.start_from
@@ -83,14 +87,15 @@ class Trainer:
         config = setup.stage_config(self.config, self.position.stage)
         streams = config.training.batching.batch_size
         # before the model: refuses sizes that do not fit in memory
-        self.batcher = setup.split_batcher(config, self.corpus, "train", streams, whole=False)
-        self.model = setup.build_model(config, len(self.corpus.vocabulary)).to(self.device)
+        self.batcher: Batcher = setup.split_batcher(config, self.corpus, "train", streams, whole=False)
+        self.model: LanguageModel = setup.build_model(config, len(self.corpus.vocabulary)).to(self.device)
         if config.training.learns == "memory":
             setup.hold_all_but_new(self.model)
-        self.optimizer = optimizers.build_optimizer(config.training.optimizer, self.model)
-        self.segments = self.batcher.count(self._order())
-        self.streams = self.ranks.streams(config.training.batching)
-        self.state = self.initial = self.model.init_state(len(self.streams))
+        self.optimizer: optimizers.Optimizer = optimizers.build_optimizer(config.training.optimizer, self.model)
+        self.segments: int = self.batcher.count(self._order())
+        self.streams: Tensor = self.ranks.streams(config.training.batching)
+        self.initial: LMState = self.model.init_state(len(self.streams))
+        self.state: LMState = self.initial
         # the fused kernel of adagrad takes its rate from the processor
         able = self.device.type == "cuda" and self.ranks.count == 1 and config.training.optimizer.kind != "adagrad"
         records = able and config.training.graph == "auto"
@@ -105,7 +110,7 @@ class Trainer:
         """
         checkpoint, refused = load_last_checkpoint(self.folder / CHECKPOINTS)
         for text in refused:
-            self.watcher.note(text)
+            self._watcher.note(text)
         if checkpoint is None:
             return
         position, digest, file = Position.from_json(checkpoint.position), self.position.config, self.folder / CONFIG
@@ -120,9 +125,9 @@ class Trainer:
         if position.stage:
             self._set_up()
         self._load(checkpoint)
-        if position.best_epoch and self.writes:
+        if position.best_epoch and self._writes:
             self._find_best()
-        self.watcher.note(
+        self._watcher.note(
             f"finished before, after {position.epoch} epochs; more epochs, patience or finetune stages go on"
             if self.finished
             else f"going on from step {position.step} (epoch {position.epoch + 1})"
@@ -143,12 +148,12 @@ class Trainer:
         with optimizers.averaged(self.optimizer):
             if model_digest(self.model) == at.best_weights:
                 self._save_best()
-                self.watcher.note(f"{MODEL} was lost or damaged, and is made again from the last checkpoint")
+                self._watcher.note(f"{MODEL} was lost or damaged, and is made again from the last checkpoint")
                 return
         lost = f"{file}: is lost or damaged, and the last checkpoint has not the weights of epoch {at.best_epoch}"
         if self.finished:
             raise InputError(f"{lost}, the best. Put it back, or start with another folder.")
-        self.watcher.note(f"{lost}, the best so far: put it back, or there is none until a better one comes")
+        self._watcher.note(f"{lost}, the best so far: put it back, or there is none until a better one comes")
 
     def run(self) -> Position:
         """Train from the current position to the end of the last stage.
@@ -160,7 +165,7 @@ class Trainer:
         if not self.finished:
             self._record_start()
             self._note_averages()
-        with self.journal.open(self.folder, self.position) if self.writes else nullcontext():
+        with self._journal.open(self.folder, self.position) if self._writes else nullcontext():
             if self.started is not None:
                 self._checkpoint()  # before a better model can replace the weights that were read
             with stop_request() as signals:
@@ -174,7 +179,7 @@ class Trainer:
         kept = self.folder / REVISIONS
         if missed := [name for name in self.config.training.revisions if not (kept / name).exists()]:
             read = f"the run read {self.position.tokens:,} words, and what it has passed it cannot keep"
-            self.watcher.note(f"training.keep_at: {', '.join(missed)} not kept: {read}")
+            self._watcher.note(f"training.keep_at: {', '.join(missed)} not kept: {read}")
         return self.position
 
     @property
@@ -186,9 +191,9 @@ class Trainer:
         wanted = self.config.training.precision
         now, before = usable(wanted, self.device), read_precision(self.folder, wanted)
         if self.position.step and now != before:
-            self.watcher.note(f"in {before} until now, in {now} from here on: the weights will differ")
+            self._watcher.note(f"in {before} until now, in {now} from here on: the weights will differ")
         origin, unk = None if self.started is None else self.started.weights, self.corpus.unk_tokens("train")
-        if self.writes:
+        if self._writes:
             texts, how = self.corpus.texts, self._validation
             record_start(self.folder, self.device, origin, texts, now, unk, self.ranks.count, how)
 
@@ -208,7 +213,7 @@ class Trainer:
         by_test = optimizer.kind == "nt_asgd" and optimizer.switch_after is None and not training.finetune.stages
         first = optimizer.nonmonotone + 2
         if by_test and training.epochs <= first:
-            self.watcher.note(
+            self._watcher.note(
                 f"training.epochs={training.epochs}: averages of the weights would begin after epoch {first} at the "
                 "earliest (training.optimizer.nonmonotone), so that this run has none"
             )
@@ -219,7 +224,7 @@ class Trainer:
 
     def _epoch(self, request: StopRequest) -> None:
         self.model.train()
-        self.journal.begin_epoch()
+        self._journal.begin_epoch()
         self.segments = self.batcher.count(self._order())
         for segment in self.batcher.segments(self._order(), start=self.position.segment):
             before = self.position.tokens
@@ -257,7 +262,7 @@ class Trainer:
         self.optimizer.finish()
         self.state = computed.state
         position.advance(nll, int(tokens), dict(zip(computed.names, metrics, strict=True)))
-        self.journal.step(position, self.segments, self.optimizer.lr, norm, int(tokens))
+        self._journal.step(position, self.segments, self.optimizer.lr, norm, int(tokens))
 
     def compute(self, segment: Segment, state: LMState, rate: Rate) -> Computed:
         """Do a step on a segment on the device: gradients, clip, and the update if loss and gradient are finite."""
@@ -297,16 +302,16 @@ class Trainer:
             improved = stopped is None and self._close_epoch(total.loss)
         if stopped is not None:
             self._interrupt(stopped)
-        event = self.journal.epoch(position, total, improved, *train)
+        event = self._journal.epoch(position, total, improved, *train)
         position.rate = optimizers.next_rate(training.schedule, position.rate, position.stage_epochs, improved)
         self.state = self.initial
         begun = position.averages_begin(training, total.loss)
         if begun:
             self._begin_averages()
         self._checkpoint()
-        self.watcher.epoch(event)
+        self._watcher.epoch(event)
         if begun and not self.finished:
-            self.watcher.note(f"averages of the weights begin after epoch {position.epoch}")
+            self._watcher.note(f"averages of the weights begin after epoch {position.epoch}")
 
     def _close_epoch(self, loss: float) -> bool:
         if not math.isfinite(loss):
@@ -320,7 +325,7 @@ class Trainer:
         return improved
 
     def _save_best(self) -> str:
-        if not self.writes:
+        if not self._writes:
             return model_digest(self.model)
         return save_model(self.folder, self.model, self.corpus.vocabulary.hash, self._config_digest)
 
@@ -334,7 +339,7 @@ class Trainer:
         A step that is done again after a lost process keeps them again.
         """
         for name, words in self.config.training.revisions.items():
-            if self.writes and before < words <= self.position.tokens:
+            if self._writes and before < words <= self.position.tokens:
                 with optimizers.averaged(self.optimizer):
                     save_revision(self.folder, name, self.model, self.corpus.vocabulary.hash, self._config_digest)
 
@@ -352,7 +357,7 @@ class Trainer:
             )
         self._begin_averages()
         self._checkpoint()  # before a better model can replace the weights that were loaded
-        self.watcher.note(
+        self._watcher.note(
             f"finetune stage {position.stage} of {self.config.training.finetune.stages} begins with the weights of "
             f"epoch {position.best_epoch}"
         )
@@ -364,9 +369,9 @@ class Trainer:
     def _checkpoint(self) -> None:
         """Save everything that an exact resume needs."""
         state = self.ranks.gathered(self.state, self.config.training.batching)
-        if not self.writes:
+        if not self._writes:
             return
-        self.journal.sync(self.position)
+        self._journal.sync(self.position)
         if isinstance(self.optimizer, optimizers.NTASGD):
             self.position.late_rate = self.optimizer.late_rate
         checkpoint = Checkpoint(

@@ -189,7 +189,7 @@ def test_what_a_stage_changes(room: Path) -> None:
     def look(event: StepEvent) -> None:
         model: Any = watcher.trainer.model
         head, stage = model.head, event.position.stage
-        seen[stage] = (head.adversarial, model.input_noise, head.latent_dropout, event.rate)
+        seen[stage] = (head.adversarial, model.config.input_noise, head.latent_dropout, event.rate)
         if event.position.segment == 1:
             segments = watcher.trainer.batcher.segments(watcher.trainer._order())
             first_words[stage] = next(segments).targets[:5].tolist()

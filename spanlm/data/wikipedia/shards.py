@@ -189,9 +189,12 @@ class Shards:
     def __init__(self, config: WikipediaConfig, folder: Path, report: Callable[[Progress], None]) -> None:
         self.sources: list[dict[str, Any]] = []
         self.articles: dict[int, int] = {}
-        self.skipped, self.left_out, self.templates = Counter[str](), Counter[str](), Counter[str]()
+        self.skipped: Counter[str] = Counter[str]()
+        self.left_out: Counter[str] = Counter[str]()
+        self.templates: Counter[str] = Counter[str]()
         self._config, self._folder, self._report = config, folder, report
-        self.shares, self.chosen = config.shares, Counter[str]()
+        self.shares: Mapping[str, float] = config.shares
+        self.chosen: Counter[str] = Counter[str]()
         self._paths: list[Path] = []
         self._words = self._reused = 0
 

@@ -72,8 +72,9 @@ class AWDLSTMEncoder(Encoder):
 
     def __init__(self, config: AWDLSTMConfig, input_size: int) -> None:
         super().__init__()
-        self.config, self.output_size = config, config.output_size
-        self.layers = nn.ModuleList(FusedLSTM(*pair) for pair in pairwise([input_size, *config.sizes]))
+        self.config: AWDLSTMConfig = config
+        self.output_size: int = config.output_size
+        self.layers: nn.ModuleList = nn.ModuleList(FusedLSTM(*pair) for pair in pairwise([input_size, *config.sizes]))
 
     @property
     def _layers(self) -> list[FusedLSTM]:

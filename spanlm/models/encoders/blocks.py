@@ -44,13 +44,14 @@ class BlockStack(Encoder):
 
     def __init__(self, config: BlockConfig, input_size: int, init: Init, layer: Callable[[], Encoder]) -> None:
         super().__init__()
-        size, rate = config.hidden_size, config.dropout
-        self.output_size, self.dropout = size, rate
-        self.input = Projection(input_size, size) if input_size != size else nn.Identity()
-        self.norms = nn.ModuleList(RMSNorm(size) for _ in range(config.layers))
-        self.layers = nn.ModuleList(layer() for _ in range(config.layers))
-        self.feedforwards = nn.ModuleList(FeedForward(size, config.feedforward_size, rate) for _ in self.layers)
-        self.norm = RMSNorm(size)
+        size, wide, rate = config.hidden_size, config.feedforward_size, config.dropout
+        self.output_size: int = size
+        self.dropout: float = rate
+        self.input: nn.Module = Projection(input_size, size) if input_size != size else nn.Identity()
+        self.norms: nn.ModuleList = nn.ModuleList(RMSNorm(size) for _ in range(config.layers))
+        self.layers: nn.ModuleList = nn.ModuleList(layer() for _ in range(config.layers))
+        self.feedforwards: nn.ModuleList = nn.ModuleList(FeedForward(size, wide, rate) for _ in self.layers)
+        self.norm: RMSNorm = RMSNorm(size)
         start_blocks(self, init, config.layers)
 
     def init_state(self, batch_size: int) -> Tensors:

@@ -79,24 +79,26 @@ class GatedDelta(Encoder):
 
     def __init__(self, size: int, heads: int, key_size: int, value_size: int) -> None:
         super().__init__()
-        self.output_size, self.shape = size, (heads, key_size, value_size)
+        self.output_size: int = size
+        self.shape: tuple[int, int, int] = (heads, key_size, value_size)
         keys, values = heads * key_size, heads * value_size
-        self.convolved, self.split = [keys, keys, values], [2 * keys + values, values, heads, heads]
-        self.in_proj = Projection(size, sum(self.split))  # q, k, v; W_g; w_α, w_β of each head
-        self.conv = nn.Parameter(torch.empty(WIDTH, self.split[0]).uniform_(-0.5, 0.5))
-        self.A_log = nn.Parameter(torch.empty(heads).uniform_(0, math.log(16)))
-        self.dt_bias = nn.Parameter(torch.empty(heads).uniform_(math.log(0.001), math.log(0.1)))
-        self.norm, self.o_proj = RMSNorm(value_size), Projection(values, size)
+        self._convolved, self._split = [keys, keys, values], [2 * keys + values, values, heads, heads]
+        self.in_proj: Projection = Projection(size, sum(self._split))  # q, k, v; W_g; w_α, w_β of each head
+        self.conv: nn.Parameter = nn.Parameter(torch.empty(WIDTH, self._split[0]).uniform_(-0.5, 0.5))
+        self.A_log: nn.Parameter = nn.Parameter(torch.empty(heads).uniform_(0, math.log(16)))
+        self.dt_bias: nn.Parameter = nn.Parameter(torch.empty(heads).uniform_(math.log(0.001), math.log(0.1)))
+        self.norm: RMSNorm = RMSNorm(value_size)
+        self.o_proj: Projection = Projection(values, size)
 
     def init_state(self, batch_size: int) -> Tensors:
         zeros = self.conv.new_zeros
-        return {"inputs": zeros(WIDTH - 1, batch_size, self.split[0]), "S": zeros(1, batch_size, *self.shape)}
+        return {"inputs": zeros(WIDTH - 1, batch_size, self._split[0]), "S": zeros(1, batch_size, *self.shape)}
 
     def forward(self, x: Tensor, state: Tensors) -> tuple[Tensor, Tensors]:
-        inputs, gate, alpha, beta = wide(self.in_proj(x)).split_with_sizes(self.split, -1)
+        inputs, gate, alpha, beta = wide(self.in_proj(x)).split_with_sizes(self._split, -1)
         read = torch.cat([state["inputs"], inputs])
         taps = [tap * read[n : n + len(x)] for n, tap in enumerate(self.conv)]
-        convolved = silu(torch.stack(taps).sum(0)).split_with_sizes(self.convolved, -1)
+        convolved = silu(torch.stack(taps).sum(0)).split_with_sizes(self._convolved, -1)
         q, k, v = (part.view(*x.shape[:2], self.shape[0], -1) for part in convolved)
         log_alpha = -self.A_log.exp() * softplus(alpha + self.dt_bias)
         with no_autocast(x.device):

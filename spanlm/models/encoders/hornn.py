@@ -92,15 +92,17 @@ class HORNNEncoder(Encoder):
 
     def __init__(self, config: HORNNConfig, input_size: int, init: Init) -> None:
         super().__init__()
-        self.output_size, self.order, self.pooling = config.hidden_size, config.order, config.pooling
+        self.output_size: int = config.hidden_size
+        self.order: int = config.order
+        self.pooling = config.pooling
         size, order, gated = config.hidden_size, config.order, config.pooling == "gated"
-        self.input = nn.Linear(input_size, size)  # W_in, b
+        self.input: nn.Linear = nn.Linear(input_size, size)  # W_in, b
         # transposed, oldest lag first: [W_N …, W_1], with gates [W_N U_N …, W_1 U_1] side by side
-        self.recurrent = nn.Parameter(torch.empty(order, size, size * (1 + gated)))
+        self.recurrent: nn.Parameter = nn.Parameter(torch.empty(order, size, size * (1 + gated)))
         if gated:
-            self.gate = nn.Linear(input_size, order * size, bias=False)  # V_N …, V_1
-        self.feedback = nn.Linear(size, size, bias=False) if config.newest_apart else None  # W_0
-        self.forgetting_factor = config.forgetting_factor if config.pooling == "fofe" else 1.0
+            self.gate: nn.Linear = nn.Linear(input_size, order * size, bias=False)  # V_N …, V_1
+        self.feedback: nn.Linear | None = nn.Linear(size, size, bias=False) if config.newest_apart else None  # W_0
+        self.forgetting_factor: float = config.forgetting_factor if config.pooling == "fofe" else 1.0
         init.start_all(self)
 
     def init_state(self, batch_size: int) -> Tensors:

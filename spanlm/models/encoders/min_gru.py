@@ -88,7 +88,8 @@ class MinGRU(Encoder):
     def __init__(self, size: int, units: int) -> None:
         super().__init__()
         self.output_size = size
-        self.zh_proj, self.o_proj = nn.Linear(size, 2 * units), Projection(units, size)
+        self.zh_proj: nn.Linear = nn.Linear(size, 2 * units)
+        self.o_proj: Projection = Projection(units, size)
 
     def init_state(self, batch_size: int) -> Tensors:
         return {"h": self.o_proj.weight.new_zeros(1, batch_size, self.o_proj.in_features)}

@@ -64,8 +64,9 @@ class MogrifierCell(nn.Module):
             return nn.Sequential(Projection(read, rank), Projection(rank, gated)) if rank else Projection(read, gated)
 
         rounds = range(1, config.rounds + 1)
-        self.rounds = nn.ModuleList(gate(size, input_size) if i % 2 else gate(input_size, size) for i in rounds)
-        self.lstm = nn.Linear(input_size + size, GATES * size)
+        gates = (gate(size, input_size) if i % 2 else gate(input_size, size) for i in rounds)
+        self.rounds: nn.ModuleList = nn.ModuleList(gates)
+        self.lstm: nn.Linear = nn.Linear(input_size + size, GATES * size)
         init.start_all(self)
         if config.forget_bias is not None:
             nn.init.constant_(self.lstm.bias[size : 2 * size], config.forget_bias)
@@ -87,9 +88,10 @@ class MogrifierLSTMEncoder(Encoder):
 
     def __init__(self, config: MogrifierLSTMConfig, input_size: int, init: Init) -> None:
         super().__init__()
-        self.output_size, self.dropout = config.hidden_size, config.dropout_between
+        self.output_size: int = config.hidden_size
+        self.dropout: float = config.dropout_between
         sizes = [input_size, *[config.hidden_size] * (config.layers - 1)]
-        self.layers = nn.ModuleList(MogrifierCell(config, size, init) for size in sizes)
+        self.layers: nn.ModuleList = nn.ModuleList(MogrifierCell(config, size, init) for size in sizes)
 
     def init_state(self, batch_size: int) -> Tensors:
         weight: Tensor = self.layers[0].get_parameter("lstm.weight")

@@ -181,8 +181,8 @@ class LSTMEncoder(Encoder):
 
     def __init__(self, config: LSTMConfig, input_size: int, init: Init) -> None:
         super().__init__()
-        self.output_size = config.hidden_size
-        self.lstm = FusedLSTM(input_size, config.hidden_size, config.layers, dropout=config.dropout_between)
+        self.output_size: int = config.hidden_size
+        self.lstm: FusedLSTM = FusedLSTM(input_size, config.hidden_size, config.layers, dropout=config.dropout_between)
         initialise(self.lstm, init, config.forget_bias)
 
     def init_state(self, batch_size: int) -> Tensors:
@@ -226,8 +226,8 @@ class RNNEncoder(Encoder):
 
     def __init__(self, config: RNNConfig, input_size: int, init: Init) -> None:
         super().__init__()
-        self.output_size = config.hidden_size
-        self.rnn = FusedRNN(input_size, config.hidden_size, config.layers, dropout=config.dropout_between)
+        self.output_size: int = config.hidden_size
+        self.rnn: FusedRNN = FusedRNN(input_size, config.hidden_size, config.layers, dropout=config.dropout_between)
         initialise(self.rnn, init)
 
     def init_state(self, batch_size: int) -> Tensors:

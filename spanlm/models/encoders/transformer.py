@@ -70,13 +70,15 @@ class SelfAttention(Encoder):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.output_size, self.window, self.heads = config.hidden_size, config.window, config.heads
-        size, self.slot_size = config.hidden_size, config.heads * config.head_size
-        self.q_proj, self.k_proj, self.v_proj = (Projection(size, self.slot_size) for _ in range(3))
-        self.o_proj = Projection(self.slot_size, size)
+        self.output_size: int = config.hidden_size
+        self._window, self._heads, self._slot_size = config.window, config.heads, config.heads * config.head_size
+        self.q_proj: Projection = Projection(config.hidden_size, self._slot_size)
+        self.k_proj: Projection = Projection(config.hidden_size, self._slot_size)
+        self.v_proj: Projection = Projection(config.hidden_size, self._slot_size)
+        self.o_proj: Projection = Projection(self._slot_size, config.hidden_size)
 
     def init_state(self, batch_size: int) -> Tensors:
-        slots = self.o_proj.weight.new_zeros(self.window, batch_size, self.slot_size)
+        slots = self.o_proj.weight.new_zeros(self._window, batch_size, self._slot_size)
         filled = torch.zeros(slots.shape[:2], dtype=torch.bool, device=slots.device)
         return {"keys": slots, "values": slots.clone(), "filled": filled}
 
@@ -87,8 +89,8 @@ class SelfAttention(Encoder):
         keys, values = torch.cat([kept[0], self.k_proj(x)]), torch.cat([kept[1], self.v_proj(x)])
         places = torch.arange(len(filled), device=x.device)
         lags = places[-steps:].unsqueeze(1) - places
-        seen = (lags >= 0) & (lags <= self.window) & filled.T.unsqueeze(1)  # (B, T, W + T)
-        angles = rotary_angles(places, self.slot_size // self.heads, wide_dtype(keys.dtype))
+        seen = (lags >= 0) & (lags <= self._window) & filled.T.unsqueeze(1)  # (B, T, W + T)
+        angles = rotary_angles(places, self._slot_size // self._heads, wide_dtype(keys.dtype))
         with no_autocast(x.device):
             q, k = turn(self._by_head(queries), angles[-steps:]), turn(self._by_head(keys), angles)
             read = scaled_dot_product_attention(q, k, self._by_head(values), attn_mask=seen.unsqueeze(1))
@@ -97,7 +99,7 @@ class SelfAttention(Encoder):
 
     def _by_head(self, x: Tensor) -> Tensor:
         """(T, B, heads · d) -> (B, heads, T, d)."""
-        return x.view(*x.shape[:2], self.heads, -1).permute(1, 2, 0, 3)
+        return x.view(*x.shape[:2], self._heads, -1).permute(1, 2, 0, 3)
 
 
 def rotary_angles(places: Tensor, size: int, dtype: torch.dtype) -> Tensor:

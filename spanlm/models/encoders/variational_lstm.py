@@ -64,9 +64,10 @@ class VariationalLSTMEncoder(Encoder):
 
     def __init__(self, config: VariationalLSTMConfig, input_size: int, init: Init) -> None:
         super().__init__()
-        self.config, self.output_size = config, config.hidden_size
+        self.config: VariationalLSTMConfig = config
+        self.output_size: int = config.hidden_size
         sizes = [input_size, *[config.hidden_size] * (config.layers - 1)]
-        self.layers = nn.ModuleList(FusedLSTM(size, config.hidden_size) for size in sizes)
+        self.layers: nn.ModuleList = nn.ModuleList(FusedLSTM(size, config.hidden_size) for size in sizes)
         for layer in self._layers:
             initialise(layer, init, config.forget_bias)
 

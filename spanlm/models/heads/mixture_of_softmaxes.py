@@ -205,11 +205,14 @@ class MixtureOfSoftmaxesHead(AdversarialHead):
                 f"model.head.latent_size={size} does not fit the tied embedding: model.embedding_size is "
                 f"{embedding_size}. Leave model.head.latent_size null, or set model.head.tied=false."
             )
-        self.experts, self.latent_dropout = config.experts, config.latent_dropout
-        self.adversarial = config.adversarial
-        self.latent = nn.Linear(readout_size, config.experts * size)
-        self.prior = nn.Linear(readout_size, config.experts, bias=False)
-        self.weight, self.bias = output_weights(config, embedding, size, init)
+        self.experts: int = config.experts
+        self.latent_dropout: float = config.latent_dropout
+        self.adversarial: float = config.adversarial
+        self.latent: nn.Linear = nn.Linear(readout_size, config.experts * size)
+        self.prior: nn.Linear = nn.Linear(readout_size, config.experts, bias=False)
+        weight, bias = output_weights(config, embedding, size, init)
+        self.weight: Tensor = weight
+        self.bias: nn.Parameter | None = bias
 
     def own_log_prob(self, features: Tensor, targets: Tensor, *, mixed: bool = False) -> Tensor:
         """Log p(target), (T, B); in training with a margin for each expert."""

@@ -64,8 +64,10 @@ class LinearSoftmax:
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, rows: int) -> None:
-        self.matrix, self.wide, self.many = weight.to(dtype), wide_dtype(dtype), rows >= MANY_ROWS
-        self.bias = None if bias is None else bias.to(self.wide)
+        self.matrix: Tensor = weight.to(dtype)
+        self.wide: torch.dtype = wide_dtype(dtype)
+        self.many: bool = rows >= MANY_ROWS
+        self.bias: Tensor | None = None if bias is None else bias.to(self.wide)
 
     @cached_property
     def _times(self) -> Callable[..., Tensor]:
@@ -101,7 +103,7 @@ class LinearGradients:
     def __init__(self, linear: LinearSoftmax) -> None:
         self._matrix, self._wide = linear.matrix, linear.wide
         self._times = prepared(linear.matrix.t(), linear.many)
-        self.weight = torch.zeros_like(linear.matrix, dtype=linear.wide)
+        self.weight: Tensor = torch.zeros_like(linear.matrix, dtype=linear.wide)
         self.bias = None if linear.bias is None else torch.zeros_like(linear.bias)
 
     def add(self, x: Tensor, targets: Tensor, missed: Tensor, softmax: Tensor, grad: Tensor) -> Tensor:
@@ -305,12 +307,14 @@ class SoftmaxHead(AdversarialHead):
                 f"model.head.tied=true needs a readout as wide as the embedding: the readout has {readout_size} "
                 f"units, model.embedding_size is {embedding.embedding_dim}. Set model.embedding_size={readout_size}."
             )
-        self.weight, self.bias = output_weights(config, embedding, readout_size, init)
-        self.projection = nn.Linear(readout_size, readout_size) if config.projection else None
+        weight, bias = output_weights(config, embedding, readout_size, init)
+        self.weight: Tensor = weight
+        self.bias: nn.Parameter | None = bias
+        self.projection: nn.Linear | None = nn.Linear(readout_size, readout_size) if config.projection else None
         if self.projection is not None:
             init.start_all(self.projection)
-        self.projection_penalty = config.projection_penalty
-        self.adversarial = config.adversarial
+        self.projection_penalty: float = config.projection_penalty
+        self.adversarial: float = config.adversarial
 
     def own_log_prob(self, features: Tensor, targets: Tensor, *, mixed: bool = False) -> Tensor:
         x = self._projected(features).flatten(0, 1)

@@ -149,20 +149,21 @@ class AttentiveMemory(Memory):
 
     def __init__(self, config: AttentiveConfig, hidden_size: int, init: Init) -> None:
         super().__init__()
-        self.readout_size, self.window = hidden_size, config.window
+        self.readout_size: int = hidden_size
+        self.window: int | None = config.window
         self.nearest_lag = 0 if config.includes_current else 1
-        self.scored = config.score in ("single", "combined")
+        self.scored: bool = config.score in ("single", "combined")
         if self.scored:
-            self.memory_key = nn.Linear(hidden_size, hidden_size, bias=False)  # W_s
+            self.memory_key: nn.Linear = nn.Linear(hidden_size, hidden_size, bias=False)  # W_s
             if config.score == "combined":
-                self.query = nn.Linear(hidden_size, hidden_size, bias=False)  # W_q
-            self.score = nn.Parameter(torch.empty(hidden_size))  # v_s
+                self.query: nn.Linear = nn.Linear(hidden_size, hidden_size, bias=False)  # W_q
+            self.score: nn.Parameter = nn.Parameter(torch.empty(hidden_size))  # v_s
         self.merge: nn.Linear | None = None
         if config.merge == "tanh":
             read = hidden_size if config.score == "none" else 2 * hidden_size
             self.merge = nn.Linear(read, hidden_size, bias=config.merge_bias)  # W_c, b_c
         init.start_all(self)
-        self.slope = Slope(config.recency)
+        self.slope: Slope = Slope(config.recency)
 
     def init_state(self, batch_size: int) -> Tensors:
         """Return empty slots: the outputs `values` (P, B, H), and which are `filled` (P, B).

@@ -85,14 +85,16 @@ class KeyValueMemory(Memory):
     def __init__(self, config: KeyValueConfig, hidden_size: int, init: Init) -> None:
         super().__init__()
         size = config.part_size(hidden_size, "model.memory.roles")
-        self.roles, self.window, self.readout_size = config.roles, config.window, size
-        self.memory_key = nn.Linear(size, size, bias=False)  # W^Y
-        self.query = nn.Linear(size, size, bias=False)  # W^h
-        self.score = nn.Parameter(torch.empty(size))  # w
-        self.read = nn.Linear(size, size, bias=False)  # W^r
-        self.predict = nn.Linear(size, size, bias=False)  # W^x
+        self.roles: int = config.roles
+        self.window: int = config.window
+        self.readout_size: int = size
+        self.memory_key: nn.Linear = nn.Linear(size, size, bias=False)  # W^Y
+        self.query: nn.Linear = nn.Linear(size, size, bias=False)  # W^h
+        self.score: nn.Parameter = nn.Parameter(torch.empty(size))  # w
+        self.read: nn.Linear = nn.Linear(size, size, bias=False)  # W^r
+        self.predict: nn.Linear = nn.Linear(size, size, bias=False)  # W^x
         init.start_all(self)
-        self.slope = Slope(config.recency)
+        self.slope: Slope = Slope(config.recency)
 
     def init_state(self, batch_size: int) -> Tensors:
         empty = self.score.new_zeros(self.window, batch_size, self.readout_size)

@@ -49,9 +49,10 @@ class NGramMemory(Memory):
 
     def __init__(self, config: NGramConfig, hidden_size: int, init: Init) -> None:
         super().__init__()
-        self.order, self.hidden_size = config.order, hidden_size
-        self.readout_size = config.part_size(hidden_size, "model.memory.order")
-        self.combine = nn.Linear(hidden_size, self.readout_size, bias=False)  # W^N
+        self.order: int = config.order
+        self.hidden_size: int = hidden_size
+        self.readout_size: int = config.part_size(hidden_size, "model.memory.order")
+        self.combine: nn.Linear = nn.Linear(hidden_size, self.readout_size, bias=False)  # W^N
         init.start(self.combine.weight)
 
     def init_state(self, batch_size: int) -> Tensors:

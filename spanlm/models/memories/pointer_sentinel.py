@@ -120,10 +120,12 @@ class PointerSentinelMemory(Memory):
 
     def __init__(self, config: PointerSentinelConfig, hidden_size: int, init: Init) -> None:
         super().__init__()
-        self.window, self.readout_size, self.pointer_loss = config.window, hidden_size, config.pointer_loss
-        self.equal = False
-        self.query = nn.Linear(hidden_size, hidden_size)  # W, b
-        self.sentinel = nn.Parameter(torch.empty(hidden_size))  # s
+        self.window: int = config.window
+        self.readout_size: int = hidden_size
+        self._pointer_loss = config.pointer_loss
+        self.equal: bool = False
+        self.query: nn.Linear = nn.Linear(hidden_size, hidden_size)  # W, b
+        self.sentinel: nn.Parameter = nn.Parameter(torch.empty(hidden_size))  # s
         init.start_all(self)
 
     def init_state(self, batch_size: int) -> Tensors:
@@ -141,7 +143,7 @@ class PointerSentinelMemory(Memory):
         query = torch.tanh(self.query(h))
         log_weights, log_gate = sentinel_attention(query, keys, self.sentinel, state["filled"])
         log_weights = _equal(log_weights) if self.equal else log_weights
-        alone = self.training and self.pointer_loss
+        alone = self.training and self._pointer_loss
         pointer = Pointer(log_weights, words.unfold(0, self.window, 1), log_gate, alone)
         slots = {"keys": keys, "words": words, "filled": with_steps(state["filled"], len(h))}
         readout = Readout(h, Attention(partial(_weights, log_weights), nearest_lag=0), pointer)

@@ -37,7 +37,8 @@ class Slope(nn.Module):
 
     def __init__(self, recency: Recency) -> None:
         super().__init__()
-        self.recency, self.raw = recency, None
+        self.recency = recency
+        self.raw: nn.Parameter | None = None
         if recency == "learned":
             self.raw = nn.Parameter(torch.tensor([math.log(math.expm1(SLOPE))]))  # a; softplus undone
 

@@ -68,9 +68,9 @@ class GatedComposition(nn.Module):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.of_read = nn.Linear(size, 3 * size)  # W_z, W_r, W and their biases
-        self.of_hidden = nn.Linear(size, 2 * size, bias=False)  # U_z, U_r
-        self.of_reset = nn.Linear(size, size, bias=False)  # U
+        self.of_read: nn.Linear = nn.Linear(size, 3 * size)  # W_z, W_r, W and their biases
+        self.of_hidden: nn.Linear = nn.Linear(size, 2 * size, bias=False)  # U_z, U_r
+        self.of_reset: nn.Linear = nn.Linear(size, size, bias=False)  # U
 
     def forward(self, read: Tensor, h: Tensor) -> Tensor:
         """Compose; under autocast the products are in its type, gates and results in float32."""
@@ -86,7 +86,7 @@ class LinearComposition(nn.Module):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.of_hidden = nn.Linear(size, size, bias=False)  # U
+        self.of_hidden: nn.Linear = nn.Linear(size, size, bias=False)  # U
 
     def forward(self, read: Tensor, h: Tensor) -> Tensor:
         composed: Tensor = self.of_hidden(h) + read
@@ -104,12 +104,14 @@ class RecurrentMemory(Memory):
 
     def __init__(self, config: RecurrentMemoryConfig, hidden_size: int, vocabulary_size: int, init: Init) -> None:
         super().__init__()
-        self.window, self.readout_size = config.window, hidden_size
-        self.keys = nn.Embedding(vocabulary_size, hidden_size)  # M
-        self.values = nn.Embedding(vocabulary_size, hidden_size)  # C
+        self.window: int = config.window
+        self.readout_size: int = hidden_size
+        self.keys: nn.Embedding = nn.Embedding(vocabulary_size, hidden_size)  # M
+        self.values: nn.Embedding = nn.Embedding(vocabulary_size, hidden_size)  # C
         lags = [nn.Parameter(torch.empty(config.window, hidden_size)) if config.temporal else None for _ in range(2)]
-        self.key_lags, self.value_lags = lags  # T^M, oldest lag first, and T^C
-        self.composition = _COMPOSITIONS[config.composition](hidden_size)
+        self.key_lags: nn.Parameter | None = lags[0]  # T^M, oldest lag first
+        self.value_lags: nn.Parameter | None = lags[1]  # T^C
+        self.composition: nn.Module = _COMPOSITIONS[config.composition](hidden_size)
         init.start_all(self)
 
     def init_state(self, batch_size: int) -> Tensors:

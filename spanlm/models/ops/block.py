@@ -28,7 +28,7 @@ class RMSNorm(nn.Module):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(size))
+        self.weight: nn.Parameter = nn.Parameter(torch.ones(size))
 
     def forward(self, x: Tensor) -> Tensor:
         return rms_norm(wide(x), self.weight.shape, self.weight, 1e-6)
@@ -49,8 +49,9 @@ class SwiGLU(nn.Module):
 
     def __init__(self, size: int, hidden_size: int) -> None:
         super().__init__()
-        self.gate_proj, self.up_proj = Projection(size, hidden_size), Projection(size, hidden_size)
-        self.down_proj = Projection(hidden_size, size)
+        self.gate_proj: Projection = Projection(size, hidden_size)
+        self.up_proj: Projection = Projection(size, hidden_size)
+        self.down_proj: Projection = Projection(hidden_size, size)
 
     def forward(self, x: Tensor) -> Tensor:
         down: Tensor = self.down_proj(silu(self.gate_proj(x)) * self.up_proj(x))
@@ -67,7 +68,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, size: int, hidden_size: int | None = None, dropout: float = 0.0) -> None:
         super().__init__()
-        self.norm, self.mlp = RMSNorm(size), SwiGLU(size, hidden_size or swiglu_size(size))
+        self.norm: RMSNorm = RMSNorm(size)
+        self.mlp: SwiGLU = SwiGLU(size, hidden_size or swiglu_size(size))
         self.dropout = dropout
 
     def forward(self, x: Tensor) -> Tensor:

@@ -230,7 +230,7 @@ _ORDERS = [
 ]
 _ROWS = by_name(*_MODELS, *_ORDERS)
 
-PRESETS = [DEMO, *(row.preset for row in (*_MODELS, *_MATCHED, *_ORDERS))]
+PRESETS: list[Preset | NgramPreset] = [DEMO, *(row.preset for row in (*_MODELS, *_MATCHED, *_ORDERS))]
 
 _REMARK = "published accuracies on CBT, by class: NE {}, CN {}, V {}, P {}; from Hill et al. 2016, by KenLM"
 _ARTICLES = DataConfig(documents="auto")
@@ -262,9 +262,9 @@ NGRAM_PRESETS = [
 ]
 
 _COUNTED_ROWS = [
-    row_of(preset, accuracies=_COUNTED[name], quoted_from=_HILL, figures=("2d",))
+    row_of(preset, accuracies=_COUNTED[_name], quoted_from=_HILL, figures=("2d",))
     for preset in NGRAM_PRESETS
-    if (name := preset.name.partition("/")[2]) in _COUNTED
+    if (_name := preset.name.partition("/")[2]) in _COUNTED
 ]
 
 _COLUMNS = (

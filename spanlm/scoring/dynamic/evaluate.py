@@ -38,7 +38,7 @@ class DivergedError(RunError):
     def __init__(self, limit: str, details: dict[str, Any] | None = None, rate: object = ABSENT) -> None:
         """Keep the settings that were tried, as a search takes long."""
         super().__init__("dynamic.rate", rate, limit)
-        self.details = details or {}
+        self.details: dict[str, Any] = details or {}
 
 
 def diverged(loss: float, static: float, vocabulary_size: int) -> bool:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.models.interfaces import Head, LMState, NextWordModel, Readout, Scores
-from spanlm.scoring.ngram.model import END, START, ArpaModel, Floats
+from spanlm.scoring.ngram.model import END, START, ArpaModel, Columns, Floats
 
 _LN10 = math.log(10)
 
@@ -53,7 +53,9 @@ class NgramModel(NextWordModel):
 
     def __init__(self, arpa: ArpaModel, vocabulary: Vocabulary, cache: UnigramCache | None = None) -> None:
         super().__init__()
-        self.arpa, self.cache, self.vocabulary_size = arpa, cache, len(vocabulary)
+        self.arpa: ArpaModel = arpa
+        self.cache: UnigramCache | None = cache
+        self.vocabulary_size: int = len(vocabulary)
         self.head = NgramHead(arpa, vocabulary, cache)
         ids = self.head.columns.ids
         self._read: Tensor
@@ -98,7 +100,8 @@ class NgramHead(Head):
 
     def __init__(self, arpa: ArpaModel, vocabulary: Vocabulary, cache: UnigramCache | None = None) -> None:
         super().__init__()
-        self._arpa, self._cache, self.columns = arpa, cache, arpa.columns(vocabulary)
+        self.columns: Columns = arpa.columns(vocabulary)
+        self._arpa, self._cache = arpa, cache
 
     def score(self, readout: Readout, targets: Tensor) -> Scores:
         """Score targets (T, B), float64; without a cache, `ArpaModel.score` times ln 10."""

@@ -150,15 +150,17 @@ class SpanBufferMemory(Memory):
 
     def __init__(self, config: SpanBufferConfig, hidden_size: int, init: Init) -> None:
         super().__init__()
-        self.readout_size, self.config = hidden_size, config
-        self.gate_temperature = config.gate.evaluation_temperature
+        self.readout_size: int = hidden_size
+        self.config: SpanBufferConfig = config
+        self.gate_temperature: float = config.gate.evaluation_temperature
         # if spans may end at the current step, they lie one step later, and one state less is carried
-        self.carried = self._grid(1).carried - (1 - config.nearest_lag)
-        self.span_key = nn.Linear(hidden_size, hidden_size, bias=False)  # W_s
-        self.query = nn.Linear(hidden_size, hidden_size, bias=False)  # W_h
-        self.score = nn.Parameter(torch.empty(hidden_size))  # v
-        self.gate = nn.Linear(hidden_size, 2, bias=False)  # W_g
-        self.read = nn.Linear(2 * hidden_size, hidden_size, bias=False) if config.reads == "merge" else None  # W
+        self.carried: int = self._grid(1).carried - (1 - config.nearest_lag)
+        self.span_key: nn.Linear = nn.Linear(hidden_size, hidden_size, bias=False)  # W_s
+        self.query: nn.Linear = nn.Linear(hidden_size, hidden_size, bias=False)  # W_h
+        self.score: nn.Parameter = nn.Parameter(torch.empty(hidden_size))  # v
+        self.gate: nn.Linear = nn.Linear(hidden_size, 2, bias=False)  # W_g
+        merges, size = config.reads == "merge", hidden_size
+        self.read: nn.Linear | None = nn.Linear(2 * size, size, bias=False) if merges else None  # W
         init.start_all(self)
 
     def init_state(self, batch_size: int) -> Tensors:
