@@ -99,9 +99,11 @@ class NestedModels:
     """
 
     def __init__(self, times: Times, baseline: Array, names: Sequence[str], folds: int = 10, seed: int = 1) -> None:
-        self.times, self._baseline, self._names = times, baseline, tuple(names)
+        self.times: Times = times
+        self._baseline, self._names = baseline, tuple(names)
         items = int(times.items.max()) + 1
-        self.folds, generator = folds_of(items, folds, seed), np.random.default_rng([seed, 1])
+        self.folds: Counts = folds_of(items, folds, seed)
+        generator = np.random.default_rng([seed, 1])
         drawn = generator.integers(items, size=(DRAWS, items)) + items * np.arange(DRAWS)[:, None]
         self._drawn = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
         self._factor = float(away_from_mean(np.array([items]))[0])
@@ -111,7 +113,7 @@ class NestedModels:
         self._values = (times.values - self._mean) / spread
         self._refuse_sums(baseline, self._names)
         #: Δ of the baseline over the mean of the training folds, nats a time
-        self.baseline_gain = self._sums(baseline).delta(range(1), range(1 + baseline.shape[1]))
+        self.baseline_gain: float = self._sums(baseline).delta(range(1), range(1 + baseline.shape[1]))
 
     def gain(self, surprisal: Array, names: Sequence[str]) -> Gain:
         """Return the gain of surprisals (N, K + 1).

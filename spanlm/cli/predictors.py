@@ -48,7 +48,8 @@ class Predictors:
     """
 
     def __init__(self, options: argparse.Namespace, models: Mapping[str, Model], base: float) -> None:
-        self._names, self._base, self.bad = names_of_predictors(options), base, RowNotes(strict=options.strict)
+        self._names, self._base = names_of_predictors(options), base
+        self.bad: RowNotes = RowNotes(strict=options.strict)
         self._region, self._spillover = options.region, options.spillover
         self._unseen = Counter[str]()
         self._frequencies = self._counted(options, models)

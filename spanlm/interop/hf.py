@@ -205,7 +205,7 @@ class SpanlmForSequenceClassification(SpanlmPreTrainedModel):
 
     def __init__(self, config: SpanlmConfig) -> None:
         super().__init__(config)
-        self.score = torch.nn.Linear(self.model.memory.readout_size, config.num_labels, bias=False)
+        self.score: torch.nn.Linear = torch.nn.Linear(self.model.memory.readout_size, config.num_labels, bias=False)
         self.post_init()
 
     def _init_weights(self, module: torch.nn.Module) -> None:
@@ -537,7 +537,7 @@ def _loss(log_p: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
     return torch.nn.functional.nll_loss(log_p[:, :-1].flatten(0, 1), wanted.flatten(), ignore_index=IGNORED)
 
 
-CLASSES = {
+CLASSES: dict[str, type[Any]] = {
     "AutoConfig": SpanlmConfig,
     "AutoModelForCausalLM": SpanlmForCausalLM,
     "AutoModelForSequenceClassification": SpanlmForSequenceClassification,

@@ -75,7 +75,8 @@ class Frequencies:
                 merged[_key(word)] = merged.get(_key(word), 0.0) + count
         if not merged:
             raise InputError(f"{source}: has no word to count")
-        self.source, self._counts, self._rarest = source, merged, min(merged.values())
+        self.source: str = source
+        self._counts, self._rarest = merged, min(merged.values())
         # an <unk> of the text is a word, too
         total = total or math.fsum(count for word, count in counts.items() if word != EOS)
         self._log_total = math.log(total)
