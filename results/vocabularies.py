@@ -53,9 +53,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", type=Path)
     runs = parser.parse_args().runs
-    for text in TEXTS:
-        if rows := _rows(runs / "vocabularies" / text):
-            save("vocabularies", text, "what words are cut into: bits a written word more than the LSTM's, test", rows)
+    for folder in (runs / "vocabularies" / text for text in TEXTS):
+        if folder.exists():
+            what = "what words are cut into: bits a written word more than the LSTM's, test"
+            save("vocabularies", folder.name, what, _rows(folder))
 
 
 if __name__ == "__main__":
