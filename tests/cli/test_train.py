@@ -304,6 +304,7 @@ def test_a_family_is_runs_that_differ_in_their_seed(cli: Cli, command: list[obje
     assert [member["run"] for member in found["members"]] == ["fam/seed-4", "fam/seed-5"]
 
 
+@pytest.mark.slow
 def test_a_family_keeps_its_first_seed_and_goes_on_past_one_that_fails(cli: Cli, command: list[object]) -> None:
     family = [*command, "--seeds", "2", "--out", "fam"]
     cli(*family).done  # noqa: B018 (checks)
