@@ -456,15 +456,16 @@ def on_the_demo() -> Rows:
 
 
 def _vocabularies(text: str) -> Rows:
-    """Return bits per byte of words, pieces, characters and bytes, and bits a written word against the first row."""
-    rows = [["", "units", "tokens a word", "bits per byte", "bits a written word against the LSTM on words"]]
+    """Return bits per byte of words, pieces, characters and bytes, and differences in bits a written word."""
+    rows = [["", "units", "tokens a word", "bits per byte", "against the LSTM on words", "against its own LSTM"]]
     for one in records("vocabularies", text):
         cut = {"whitespace": "words"}.get(one["tokenizer"], one["tokenizer"])
         pieces = f" {one['pieces']:,}" if one["pieces"] else ""
         memory = f"Key-Value-Predict, window {one['window']}" if one["window"] else "LSTM"
-        against = f"{signed(one['bits'])} ({' to '.join(map(signed, one['interval']))})" if "bits" in one else NONE
+        found = [one.get(f"against_{of}") for of in ("words", "lstm")]
+        bits = [f"{signed(of['bits'])} ({' to '.join(map(signed, of['interval']))})" if of else NONE for of in found]
         numbers = rounded(one["tokens_per_word"], 2), rounded(one["bits_per_byte"], 3)
-        rows.append([f"{cut}{pieces}, {memory}", str(one["units"]), *numbers, against])
+        rows.append([f"{cut}{pieces}, {memory}", str(one["units"]), *numbers, *bits])
     return rows
 
 

@@ -1,8 +1,8 @@
 """What words are cut into, from trained runs: `python -m results.vocabularies RUNS` writes vocabularies.jsonl.
 
 RUNS has the trainings of `spanlm sweep results/vocabularies/TEXT.yaml`, in RUNS/vocabularies/TEXT. All are compared on
-the test text, word by written word, with the LSTM on words; unknown words are spelled. Bits per byte have the interval
-of the difference from that LSTM, since both read the same text.
+the test text, word by written word, with the LSTM on words, and memories with the LSTM on the same tokens; unknown
+words are spelled.
 """
 
 import argparse
@@ -14,6 +14,7 @@ from spanlm.config import RunConfig
 from spanlm.store.run_folder import CONFIG, MODEL
 
 TEXTS = "ptb", "wikitext-2"
+READ = "--spell-unknown", "--split", "test", "--threads", 1
 KINDS = "whitespace", "bpe", "unigram", "characters", "bytes"
 
 
@@ -37,14 +38,18 @@ def _rows(folder: Path) -> dict[str, Record]:
     """Return a row for each finished run, the LSTM on words first."""
     runs = {path.parent: _named(path.parent) for path in folder.glob(f"*/{MODEL}")}
     runs = dict(sorted(runs.items(), key=lambda run: _order(run[1])))
-    found = asked("compare", *runs, "--spell-unknown", "--split", "test", "--threads", 1)["comparisons"]
     rows = {}
     for run, about in runs.items():
-        told = asked("evaluate", run, "--spell-unknown", "--split", "test", "--threads", 1)
+        told = asked("evaluate", run, *READ)
         kept = {"bits_per_byte": told["shares"]["bytes"]["bits"], "tokens_per_word": told["tokens_per_word"]}
         rows[run.name] = {**about, **kept, "spelled": told["spelling"]["words"]}
-    for run, one in zip(list(runs)[1:], found, strict=True):
-        rows[run.name] |= {"bits": one["whole"]["difference"], "interval": one["whole"]["interval"], "p": one["p"]}
+    cuts = {_order(about)[:2] for about in runs.values()}
+    alike = [[run for run, about in runs.items() if _order(about)[:2] == cut] for cut in sorted(cuts)]
+    for name, compared in (("against_words", [[*runs]]), ("against_lstm", alike)):
+        for family in compared:
+            for run, one in zip(family[1:], asked("compare", *family, *READ)["comparisons"], strict=True):
+                bits = {"bits": one["whole"]["difference"], "interval": one["whole"]["interval"], "p": one["p"]}
+                rows[run.name][name] = bits
     return rows
 
 

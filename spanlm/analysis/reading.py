@@ -16,11 +16,11 @@ Items (texts) are dealt to folds. For each fold f both models are fit on all oth
 with σ² = r'V⁻¹r / (n − p) and the predicted b_s (BLUP) of the other folds. To fit K + 1 coefficients of no use costs
 about (K + 1) / 2N, so that a useless model is a little below 0.
 
-Interval: items are drawn with replacement, each draw with all its folds fit anew, and the middle 95 % of the draws are
-taken, moved so that their median is the mean of Δ and of Δ where no fold is held out: the one is as much too low, by
-the cost of fitting, as the other is too high. It is an interval of what surprisal is worth whose coefficients are
-known: 0 if it is useless. With fits held fixed and Δ in the middle, a useless surprisal would seem worse than none in a
-third of all corpora. All runs see the same draws, so that differences are paired.
+Interval: items are drawn with replacement, β and γ of all folds fit anew in each draw (θ stays), and the middle 95 % of
+the draws are taken, moved so that their median is the mean of Δ and of Δ where no fold is held out: the one is as much
+too low, by the cost of fitting, as the other is too high. It is an interval of what surprisal is worth whose
+coefficients are known: 0 if it is useless. With fits held fixed and Δ in the middle, a useless surprisal would seem
+worse than none in a third of all corpora. All runs see the same draws, so that differences are paired.
 
 All of it needs only sums by item: of cross products, and by subject.
 """

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from spanlm.analysis.export import write_whole
 from spanlm.analysis.reading import NestedModels
+from spanlm.errors import InputError
 from spanlm.scoring.resampling import Array
 from spanlm.store.plain import cells_line
 
@@ -31,6 +32,10 @@ def write_r(
         baseline: columns (N,) by name.
         surprisals: bits of each run, (N, K + 1).
     """
+    if taken := sorted({"time", "item", "subject", "fold"} & {*baseline}):
+        raise InputError(
+            "baseline", taken[0], "is the name of another column of readings.csv", "Rename it in the table"
+        )
     columns: dict[str, Sequence[object]] = {"time": models.times.values.tolist(), "item": items}
     columns |= {"subject": [f"s{name}" for name in subjects]} if subjects else {}
     columns |= {"fold": (models.folds[models.times.items] + 1).tolist()}

@@ -87,7 +87,7 @@ def _with_spillover(columns: dict[str, list[float]], spill: int) -> dict[str, Ar
 
 def split_baseline(options: ReadingOptions) -> tuple[list[str], list[str]]:
     """Return the predictors of the baseline that are computed, and those that are columns of the table."""
-    names = [name for name in options.baseline.split(",") if name]
+    names = [name for name in options.baseline.split(",") if name not in ("", "none")]
     require(len(names) == len({*names}), "baseline", options.baseline, "names, each once")
     return [name for name in names if name in PREDICTORS], [name for name in names if name not in PREDICTORS]
 
@@ -123,8 +123,7 @@ def in_layout(options: ReadingOptions, layout: str, header: Collection[str]) -> 
         InputError: the table lacks one of them.
     """
     published = LAYOUTS[layout]
-    line = options.item or options.line
-    columns = published.columns(header, {"text": options.text, "line": line, "order": options.order})
+    columns = published.columns(header, {"text": options.text, "line": options.item, "order": options.order})
     response, subject = (
         next((column for column in wanted.split("|") if column in header), None)
         for wanted in (published.response, published.subject)
@@ -133,7 +132,7 @@ def in_layout(options: ReadingOptions, layout: str, header: Collection[str]) -> 
         options,
         text=columns["text"],
         order=columns["order"],
-        item=options.item or columns["line"],
+        item=columns["line"],
         response=options.response or response,
         subject=options.subject or subject,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -35,7 +36,7 @@ from spanlm.store.run_folder import CONFIG
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_COLUMNS = ("name", "attention", "window", "bits", "perplexity", "unknown", "delta")
+_COLUMNS = ("name", "attention", "window", "bits", "word_perplexity", "unknown", "delta")
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +165,7 @@ class _Study:
                 {
                     **{"name": side.title, "runs": [str(path) for path in side.runs]},
                     **{"attention": side.attention, "window": side.window},
-                    **{"bits": bits, "perplexity": 2**bits, "unknown": int(side.read[0].unknown.sum())},
+                    **{"bits": bits, "word_perplexity": 2**bits, "unknown": int(side.read[0].unknown.sum())},
                     **{"delta": float(deltas.mean()), "delta_by_run": deltas.tolist()},
                     **{"interval": interval_of(draws[-1][:, None])[0], "coefficients": _coefficients(gains)},
                 }
@@ -198,12 +199,14 @@ class _Study:
 
 
 def _coefficients(gains: Sequence[Gain]) -> list[dict[str, Any]]:
-    """Return the coefficients, of several seeds their means."""
-    rows = zip(*(gain.coefficients for gain in gains), strict=True)
-    return [
-        {"name": row[0].name, **{part: float(np.mean([getattr(x, part) for x in row])) for part in ("value", "error")}}
-        for row in rows
-    ]
+    """Return the coefficients; of m seeds their means, with an error of the fit and of the draw of m seeds."""
+    found = []
+    for row in zip(*(gain.coefficients for gain in gains), strict=True):
+        values, errors = np.array([x.value for x in row]), np.array([x.error for x in row])
+        among = float(values.var(ddof=1)) / len(row) if len(row) > 1 else 0.0
+        error = math.sqrt(float(errors.mean()) ** 2 + among)
+        found.append({"name": row[0].name, "value": float(values.mean()), "error": error})
+    return found
 
 
 # --- what is printed and written ---
@@ -235,10 +238,15 @@ def _print(report: dict[str, Any]) -> None:
     seeds = ["seeds"] * (max(len(run["runs"]) for run in runs) > 1)
     title = f"Δ log-likelihood, {unit}, of held-out items: with surprisal and without"
     cells = [
-        [run["name"], *[str(len(run["runs"]))] * len(seeds), shown(run["perplexity"]), *_with_interval(run, "delta")]
+        [
+            run["name"],
+            *[str(len(run["runs"]))] * len(seeds),
+            shown(run["word_perplexity"]),
+            *_with_interval(run, "delta"),
+        ]
         for run in runs
     ]
-    grid(["", *seeds, "perplexity", "Δ", "95 %"], cells, title)
+    grid(["", *seeds, "word perplexity", "Δ", "95 %"], cells, title)
     out()
     lags = ["the word", *(f"{lag} before" for lag in range(1, report["spillover"] + 1))]
     cells = []
@@ -279,11 +287,11 @@ def _figure(report: Mapping[str, Any]) -> Figure:
         if windows and run["window"] is None:  # no number stands for all of the context
             continue
         name, _, _ = run["name"].rpartition(", last") if windows else (run["name"], "", "")
-        x = run["window"] if windows else float(f"{run['perplexity']:.4g}")
+        x = run["window"] if windows else float(f"{run['word_perplexity']:.4g}")
         curves.setdefault(name, []).append(Point(x, run["delta"], *run["interval"]))
     if len(curves) > len(STYLES):
         curves = {"all runs": [point for points in curves.values() for point in points]}
     series = [Series(name, tuple(points)) for name, points in curves.items()]
-    labels = "tokens of context" if windows else "perplexity (logarithmic)", f"Δ, {report['unit']}"
+    labels = "tokens of context" if windows else "perplexity of the words (logarithmic)", f"Δ, {report['unit']}"
     caption = f"{report['response']} of {Path(report['table']).name}. Bands: 95 % intervals, of items drawn anew."
     return context_figure("Log-likelihood of reading times", labels, series, caption, logarithmic=not windows)

@@ -412,7 +412,7 @@ class ReadingOptions:
         default=None,
     )
     baseline: str = option(
-        "predictors beside surprisal: those of `spanlm score`, or columns with numbers",
+        "predictors beside surprisal, or none: those of `spanlm score`, or columns with numbers",
         default="length,frequency,position",
     )
     spillover: int = option("predictors of so many words before, too; not the position", default=2, limit=at_least(0))

@@ -105,6 +105,12 @@ def test_a_published_layout_names_the_columns(tmp_path: Path) -> None:
         table(tmp_path, rows.replace("zone", "place"), None, "natural-stories")
 
 
+def test_a_line_that_is_named_beside_a_layout_is_within_its_texts(tmp_path: Path) -> None:
+    rows = "WorkerId,item,zone,word,RT,sent\nx,1,1,If,300,1\nx,1,2,you,310,2\nx,2,1,We,280,1\n"
+    read = table(tmp_path, rows, None, "natural-stories", line="sent")
+    assert read.items == ("1", "2") and [word.line for word in read.words] == [0, 1, 2]
+
+
 def words(tmp_path: Path, lines: list[str], items: list[int] | None = None, own: str = "") -> ReadingTable:
     rows = ["item,line,word,RT,own"]
     for number, line in enumerate(lines):

@@ -61,9 +61,9 @@ def test_a_law_is_found_again_in_a_table(cli: Cli, times: Path, lstm_run: Path) 
     )
     texts = list(spanlm.load(times).score_items([" ".join(line) for line in texts_of("times.csv")]))
     bits = [word.surprisal for words in texts for word in words]
-    assert right["bits"] == pytest.approx(sum(bits) / len(bits), rel=1e-5) and right["perplexity"] == pytest.approx(
-        2 ** right["bits"]
-    )
+    assert right["bits"] == pytest.approx(sum(bits) / len(bits), rel=1e-5) and right[
+        "word_perplexity"
+    ] == pytest.approx(2 ** right["bits"])
     rows = read_rows(Path("times.csv").read_text())
     assert found["readings"] == len(rows) == found["left"] + sum(found["left_out"].values())
     assert found["left_out"]["first of a line"] == found["left_out"]["last of a line"] == LINES * READERS
@@ -84,11 +84,11 @@ def test_what_is_printed_and_written(cli: Cli, times: Path, lstm_run: Path) -> N
     assert "subjects as random intercepts" in told and "Δ log-likelihood, nats a reading" in told
     assert f"{LINES * READERS} first of a line" in told
     right, other = read_rows(Path("t.csv").read_text())
-    assert f"{float(right['perplexity']):.2f}" in told and f"{float(right['delta']):+.5f}" in told
+    assert f"{float(right['word_perplexity']):.2f}" in told and f"{float(right['delta']):+.5f}" in told
     assert float(right["surprisal"]) == pytest.approx(PER_BIT, abs=4 * float(right["surprisal_se"]))
     assert float(right["low"]) < float(right["delta"]) < float(right["high"]) and other["name"] == "lstm"
     assert "wrote f.svg" in cli("reading", times, lstm_run, *TIMES, "--out", "f.svg").done
-    assert "perplexity (logarithmic)" in Path("f.svg").read_text()
+    assert "perplexity of the words (logarithmic)" in Path("f.svg").read_text()
 
 
 def test_windows_and_lesions(cli: Cli, times: Path) -> None:
@@ -170,6 +170,12 @@ def test_a_model_without_a_training_text_needs_frequencies(cli: Cli, times: Path
     Path("f.csv").write_text("word,count\nthe,9\ncat,3\nsat,1\n")
     found = json.loads(cli("reading", times, "one.arpa", *TIMES, "--frequencies", "f.csv", "--json").done)
     assert found["frequencies"] == "f.csv" and len(found["runs"]) == 2
+
+
+def test_a_column_named_as_another_one_of_r_is_refused(cli: Cli, times: Path) -> None:
+    named = Path("times.csv").read_text().replace(",RT\n", ",RT,time\n", 1).splitlines()
+    Path("times.csv").write_text("\n".join([named[0], *(f"{row},{n % 7}" for n, row in enumerate(named[1:]))]) + "\n")
+    cli("reading", times, *TIMES, "--baseline", "time", "--r", "fit").refused("--baseline=time: is the name of another column")
 
 
 @pytest.mark.slow
