@@ -175,7 +175,8 @@ def test_a_model_without_a_training_text_needs_frequencies(cli: Cli, times: Path
 def test_a_column_named_as_another_one_of_r_is_refused(cli: Cli, times: Path) -> None:
     named = Path("times.csv").read_text().replace(",RT\n", ",RT,time\n", 1).splitlines()
     Path("times.csv").write_text("\n".join([named[0], *(f"{row},{n % 7}" for n, row in enumerate(named[1:]))]) + "\n")
-    cli("reading", times, *TIMES, "--baseline", "time", "--r", "fit").refused("--baseline=time: is the name of another column")
+    asked = ("reading", times, *TIMES, "--baseline", "time", "--r", "fit")
+    cli(*asked).refused("--baseline=time: is the name of another column")
 
 
 @pytest.mark.slow

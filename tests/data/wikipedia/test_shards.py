@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +162,8 @@ def await_end(workers: list[int]) -> None:
 def test_a_worker_that_is_ended_from_outside(folder: Path, tmp_path: Path) -> None:
     def report(progress: Progress) -> None:
         for process in multiprocessing.active_children():
-            os.kill(process.pid or 0, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has ended already
+                os.kill(process.pid or 0, signal.SIGKILL)
 
     (folder / "3.jsonl").write_bytes(json_lines(made_articles(2000)[60:]))  # more than is under way
     with pytest.raises(RunError, match="a process was ended from outside"):
