@@ -522,7 +522,6 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "demo": on_the_demo,
     # vocabularies
     "vocabularies-ptb": partial(_vocabularies, "ptb"),
-    "vocabularies-wikitext-2": partial(_vocabularies, "wikitext-2"),
     # speed
     "speed-ratios": speeds.ratios,
     "speed-steps": speeds.steps,
