@@ -32,6 +32,7 @@ def test_tables(cli: Cli, config: Path) -> None:
         assert part in said
 
 
+@pytest.mark.slow
 def test_one_that_diverges_is_named_after_those_that_are_timed(cli: Cli, config: Path) -> None:
     asked, first = RunConfig.load(config), config.with_name("first.yaml")
     first.write_text(asked.to_yaml())

@@ -91,6 +91,7 @@ def test_what_is_printed_and_written(cli: Cli, times: Path, lstm_run: Path) -> N
     assert "perplexity of the words (logarithmic)" in Path("f.svg").read_text()
 
 
+@pytest.mark.slow
 def test_windows_and_lesions(cli: Cli, times: Path) -> None:
     command = ("reading", times, *TIMES, "--windows", "1,2,99,all", "--attention", "none,window=1", "--out", "w.svg")
     found = json.loads(cli(*command, "--json").done)["runs"]

@@ -288,6 +288,7 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
+@pytest.mark.slow
 def test_a_family_is_runs_that_differ_in_their_seed(cli: Cli, command: list[object]) -> None:
     out = cli(*command, "--training.seed=4", "--seeds", "2", "--out", "fam").done
     assert sorted(path.name for path in Path("fam").glob("seed-*")) == ["seed-4", "seed-5"]

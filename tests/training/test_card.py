@@ -50,6 +50,7 @@ def test_first_words_that_are_not_predicted_are_said(room: Path) -> None:
     assert "every token but the first of each line predicted once" in result["metrics"][0]["name"]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_has_the_card_of_one_that_nothing_stopped(room: Path) -> None:
     train(make_config(), make_corpus(), room / "whole/run")
     stopped_at(make_config(), room / "stopped/run", 9)

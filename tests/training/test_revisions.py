@@ -29,6 +29,7 @@ def kept(folder: Path) -> dict[str, bytes]:
     return {path.parent.name: path.read_bytes() for path in (folder / "revisions").glob("*/model.safetensors")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["adam", pytest.param(STAGES, marks=pytest.mark.slow)])
 def test_a_resumed_run_keeps_the_same_weights(room: Path, name: str) -> None:
     config = with_training(make_config() if name == "adam" else RUNS[name](), keep_at=AT, checkpoint_every=1000)
