@@ -195,7 +195,7 @@ class Page:
             if None not in measured:  # there were such questions, and some could be scored
                 yield RowsPanel(f"{title}: accuracy", measured, published, 3)
 
-    def _curves(self) -> tuple[Panel, Panel]:
+    def _curves(self) -> tuple[Panel, ...]:
         curves = defaultdict[str, list[Row]](list)
         for row in self.table.rows.values():
             curves[row.curve[0]].append(row)
@@ -205,11 +205,11 @@ class Page:
             if points := tuple(Point(row.curve[1], *test) for row, test in done if test):
                 measured.append(Series(name, points))
                 theirs = ((row.curve[1], row.reported.test_ppl) for row in rows)
-                points = tuple(Point(x, ppl) for x, ppl in theirs if ppl)
-                published.append(Series(name, points, published=True))
-        here = f"measured on {self.plan.corpus.name}, scale {self.plan.scale.name}"
+                if points := tuple(Point(x, ppl) for x, ppl in theirs if ppl):
+                    published.append(Series(name, points, published=True))
+        here = Panel(f"measured on {self.plan.corpus.name}, scale {self.plan.scale.name}", tuple(measured))
         theirs_on = self.table.text.name if self.table.text else ""
-        return Panel(here, tuple(measured)), Panel(f"the paper, {theirs_on}", tuple(published))
+        return (here, Panel(f"the paper, {theirs_on}", tuple(published))) if published else (here,)
 
 
 def _listed(lines: Iterable[str]) -> str:

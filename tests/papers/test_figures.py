@@ -13,7 +13,7 @@ from spanlm.papers.page import Page, write_pages
 from spanlm.papers.plan import Plan
 from spanlm.papers.published.daniluk2017 import PAPER as DANILUK
 from spanlm.papers.registry import NGRAM_PRESETS, PAPERS
-from spanlm.papers.run import Run
+from spanlm.papers.run import Outcome, Run
 from spanlm.papers.table import FilledTable
 from spanlm.scoring.attention import Look
 from tests.analysis.shown import assert_texts_apart, lines, texts
@@ -120,6 +120,15 @@ def test_the_reward_is_drawn_from_its_equation_without_a_run(tiny_corpus: Path) 
     assert {path.name for path in write_pages(made, [])} == {"figure-3.md", "figure-3.svg"}
     page = (made.out / "figure-3.md").read_text()
     assert "κ = 5" in page and "Corpus" not in page and "not run" not in page
+
+
+@pytest.mark.parametrize("name", [None, "transformer-w5"])
+def test_windows_of_no_paper_are_drawn_from_one_row_and_from_none(tiny_corpus: Path, name: str | None) -> None:
+    made = plan(tiny_corpus, paper="neighbours", table="2")
+    rows = [Outcome(task, record(name, 80.0)) for task in made.tasks if task.row.name == name]
+    drawn = Page(made, made.tables[0], rows).figures()
+    assert [*drawn] == (["figure-2.svg"] if name else [])
+    assert all("measured on tiny" in " ".join(texts(figure)) for figure in drawn.values())
 
 
 @pytest.fixture
