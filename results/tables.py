@@ -4,19 +4,19 @@ Rows of published tables are written by `spanlm.papers`, as its pages have them;
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from statistics import fmean
-from typing import cast
+from typing import Any, cast
 
 from results import scaling, speeds
-from results.records import PARTS, Record, Rows, records, rounded
+from results.records import PARTS, Rows, records, rounded
 from spanlm.analysis.figures import Value
 from spanlm.config import RunConfig
 from spanlm.papers.certainty import NONE
 from spanlm.papers.paper import Row
 from spanlm.papers.registry import PAPERS
-from spanlm.papers.table import COLLAPSED, FilledTable, at, cell, in_words, spread
+from spanlm.papers.table import COLLAPSED, FilledTable, at, cell, in_words, seeds_of, spread
 from spanlm.papers.table import overview as overview_of
 from spanlm.scoring.resampling import of_chance, signed
 from spanlm.store.plain import several
@@ -87,9 +87,9 @@ def _head(text: str, of: str = "") -> str:
 
 
 @cache
-def _of_text(text: str) -> dict[str, str]:
-    """Return the differences of Figure 2c's rows from the LSTM on a text, by title; of the LSTM its seeds."""
-    (group,) = _filled("daniluk2017", text, "2c").groups
+def _of_text(text: str, paper: str = "daniluk2017", table: str = "2c") -> dict[str, str]:
+    """Return the differences of a table's rows from the LSTM on a text, by title; of the LSTM its seeds."""
+    (group,) = _filled(paper, text, table).groups
     sure, lines = group.sure, {line.row.name: line for line in group.trained}
     assert sure is not None
     shown = {}
@@ -146,7 +146,7 @@ def overview() -> Rows:
     return [["model", f"demo, {length / 1e6:.2f}M tokens (own size)", *heads], *lines]
 
 
-def _ppl_bits(rows: Sequence[Record], part: str) -> float:
+def _ppl_bits(rows: Sequence[Mapping[str, Any]], part: str) -> float:
     """Return the mean bits of rows on test, of what is at `part`."""
     return fmean(math.log2(at(one, part)) for one in rows)
 
@@ -495,6 +495,33 @@ def known_laws() -> Rows:
     grid = overview_of([_filled("yardstick", f"{text}-small", text) for text in KNOWN_LAWS])
     scale = records("yardstick", f"{KNOWN_LAWS[0]}-small")[0]["scale"]
     return [["model", "scale", *KNOWN_LAWS], *([title, scale, *cells] for title, *cells in grid.rows)]
+
+
+def neighbours(text: str) -> Rows:
+    """Return all memories and their neighbours: bits against the LSTM, how fast they train, and how soon as well."""
+    columns = "units", "valid ppl", "test ppl", "best epoch", "tokens/s", "minutes", "minutes to LSTM's"
+    rows, bits = _cells("neighbours", text, "1", columns), _of_text(text, "neighbours", "1")
+    lines = _filled("neighbours", text, "1").lines
+    for line in (line for line in lines.values() if line.title not in bits):
+        seeds = {seeds_of(one) for one in line.records}
+        control = [one for one in lines["lstm"].records if seeds_of(one) in seeds]
+        gain = _ppl_bits(line.records, "test.perplexity") - _ppl_bits(control, "test.perplexity")
+        bits[line.title] = _bits(gain, (), len(seeds))
+    return [["", "bits on test", *columns], *([title, bits[title], *cells] for title, cells in rows.items())]
+
+
+LEFT = "1", "5", "10", "20", "50", "100"
+"""Words that a model has read alone."""
+
+
+def neighbours_context() -> Rows:
+    """Return what the words before the last n are worth to each, in bits a token."""
+    rows = [["", "bits on test", "words that count", *(f"beyond {n}" for n in LEFT)]]
+    for one in records("neighbours", "context"):
+        words = "{} ({} to {})".format(*(rounded(x, 0) for x in (one["effective"], *one["effective_interval"])))
+        left = (rounded(one["excess"][n], 3) for n in LEFT)
+        rows.append([PAPERS["neighbours"].rows[one["row"]].title, rounded(one["bits"], 3), words, *left])
+    return rows
 
 
 TABLES: dict[str, Callable[[], Rows]] = {

@@ -153,11 +153,11 @@ PAPER = Paper(
         smoke_scale(Matched(units=16, max_epochs=1, init_range=0.4), "a few minutes"),
         Scale(
             name="small",
-            purpose="as many parameters as an LSTM of 64 units; on Penn Treebank ten minutes a row of one CPU core",
+            purpose="parameters of an LSTM of 64 units, 8 million tokens: ten minutes a row of one CPU core",
             corpus="ptb",
             vocabulary_size=16_000,
             precision="bf16",
-            sizes=Matched(units=64, init_range=0.2165),
+            sizes=Matched(units=64, init_range=0.2165, training_tokens=8_000_000),
         ),
         Scale(
             name="24m",
