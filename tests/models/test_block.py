@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from spanlm.models.encoders.blocks import FeedForward, start_blocks
 from spanlm.models.interfaces import Init
-from spanlm.models.ops.block import FeedForward, start_blocks, swiglu_size
 from tests.models.small import values
 
 
@@ -45,4 +45,4 @@ def test_weights_start_in_range_and_branches_in_a_smaller_one() -> None:
 
 @pytest.mark.parametrize(("size", "hidden"), [(3, 8), (12, 32), (650, 1736)])
 def test_size_by_default(size: int, hidden: int) -> None:
-    assert swiglu_size(size) == hidden == FeedForward(size).mlp.up_proj.out_features
+    assert FeedForward(size).mlp.up_proj.out_features == hidden

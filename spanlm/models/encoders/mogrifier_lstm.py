@@ -14,10 +14,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from spanlm.models.encoders.blocks import Projection
 from spanlm.models.encoders.stacks import LSTMConfig, StackConfig
 from spanlm.models.interfaces import Encoder, Init, Tensors
 from spanlm.models.kernels import linear
-from spanlm.models.ops.block import Projection
 from spanlm.models.ops.dropout import dropout
 from spanlm.models.ops.lstm import GATES
 from spanlm.models.ops.precision import wide

@@ -22,10 +22,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from spanlm.models.encoders.blocks import BlockConfig, BlockStack
+from spanlm.models.encoders.blocks import BlockConfig, BlockStack, Projection
 from spanlm.models.interfaces import Encoder, Init, Tensors
 from spanlm.models.ops.attention import cleared, with_steps
-from spanlm.models.ops.block import Projection
 from spanlm.models.ops.precision import no_autocast, wide, wide_dtype
 from spanlm.options import at_least, option, options
 
