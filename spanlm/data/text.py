@@ -182,11 +182,11 @@ def without_padding(pieces: Iterable[bytes]) -> Iterator[bytes]:
             continue
         lines = re.sub(rb" *\n *", b"\n", held + piece)
         lines = lines.lstrip(b" ") if fresh else lines
-        kept = lines.rstrip(b" ")
-        held = lines[len(kept) :]
-        if kept:
-            yield kept
-            fresh = kept.endswith(b"\n")
+        solid = lines.rstrip(b" ")
+        held = lines[len(solid) :]
+        if solid:
+            yield solid
+            fresh = solid.endswith(b"\n")
 
 
 def without_titles(pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from spanlm.errors import InputError
+from spanlm.errors import InputError, RunError
 from spanlm.store.machine import memory
 
 REVISIONS = "revisions"
@@ -65,6 +65,15 @@ def replace_file(path: Path, content: bytes) -> None:
     """Write `content` to `path` in a run's folder like `replacing`, but refuse links, pipes and devices."""
     with _replacing_file(own(path)) as file:
         file.write(content)
+
+
+@contextmanager
+def written(path: Path, way_out: str, problem: str = "could not be written") -> Iterator[None]:
+    """Write what belongs to `path` within the block; RunError, with the way out: the disk refused."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"{path}: {problem}: {error.strerror}. {way_out}") from error
 
 
 def own(path: Path) -> Path:

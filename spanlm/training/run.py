@@ -17,7 +17,7 @@ from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError, SpanlmError, as_written, named, require, require_path
 from spanlm.models.ops.precision import usable
 from spanlm.store.checkpoints import holds_checkpoints, load_last_position
-from spanlm.store.files import make_folder, regular, remove_unfinished
+from spanlm.store.files import make_folder, regular, remove_unfinished, written
 from spanlm.store.run_folder import (
     CHECKPOINTS,
     CONFIG,
@@ -183,14 +183,10 @@ def _text_of(data: DataConfig) -> dict[str, Any]:
 
 
 def _write_config(config: RunConfig, corpus: Corpus, folder: Path) -> None:
-    try:
+    with written(folder, "Make room, or choose another folder.", "cannot be written"):
         save_config(folder / CONFIG, config.to_yaml())
         if not vocabulary_file(folder).exists():
             corpus.vocabulary.save(vocabulary_file(folder, bool(corpus.vocabulary.pieces)))
-    except OSError as error:
-        raise RunError(
-            f"{folder}: cannot be written: {error.strerror}. Make room, or choose another folder."
-        ) from error
 
 
 def _first_change(old: RunConfig, new: RunConfig) -> tuple[str, Any, Any] | None:
