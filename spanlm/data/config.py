@@ -267,7 +267,6 @@ class DataConfig:
 
     @property
     def of_pieces(self) -> bool:
-        """Whether the tokens are learned pieces."""
         return self.tokenizer in get_args(TrainedPieces)
 
     @property
@@ -325,7 +324,6 @@ class StreamRules:
 
     @property
     def draws_lengths(self) -> bool:
-        """Whether segments differ in length."""
         return self.length_spread > 0 or self.short_share > 0
 
 

@@ -244,7 +244,6 @@ def _codes(text: bytes) -> np.ndarray[Any, np.dtype[np.uint32]]:
 
 
 def make_tokenizer(name: TokenizerName, vocabulary: Vocabulary) -> Tokenizer:
-    """Return the tokenizer of this name for a vocabulary."""
     if name == "characters":
         return Characters(vocabulary)
     if name == "bytes":

@@ -79,7 +79,6 @@ class Text:
 
     @property
     def files(self) -> list[Text]:
-        """The text, file by file."""
         return [replace(self, path=path, more=()) for path in (self.path, *self.more)]
 
 

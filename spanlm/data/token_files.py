@@ -53,7 +53,6 @@ class TokenFile:
         return len(self.ids)
 
     def blocks(self) -> Iterator[Ids]:
-        """Yield the ids in blocks of bounded size."""
         return (self.ids[start : start + _BLOCK] for start in range(0, len(self.ids), _BLOCK))
 
 

@@ -95,7 +95,6 @@ def regular(path: Path, limit: int | None = None) -> Path:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the folder's entries are on the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

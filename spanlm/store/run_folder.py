@@ -272,7 +272,6 @@ class MetricsLog:
         self.checksum = zlib.crc32(line, self.checksum)
 
     def sync(self) -> None:
-        """Wait until all rows are on the disk."""
         with self._written():
             os.fsync(self._file.fileno())
 

@@ -184,7 +184,6 @@ class Trainer:
 
     @property
     def finished(self) -> bool:
-        """Whether the last stage has ended."""
         return self.position.run_over(self.config.training)
 
     def _record_start(self) -> None:
@@ -199,7 +198,6 @@ class Trainer:
 
     @property
     def _validation(self) -> str:
-        """The protocol of validation, in words."""
         batching = self.config.training.batching
         kind = setup.batching_kind(batching.kind, self.corpus.splits["train"])
         if not batching.predict_first:

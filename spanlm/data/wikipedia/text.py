@@ -191,7 +191,6 @@ _CONTRACTED = re.compile(r"(.+)(n't|'(?:s|re|ve|ll|d|m))|(can)(not)|(gon|wan)(na
 
 
 def cut_sentence(sentence: str, lowercase: bool = False) -> list[str]:
-    """Cut one normalised sentence into words."""
     words: list[str] = []
     written = sentence.split()
     for number, word in enumerate(written, 1):
