@@ -89,16 +89,21 @@ def train(
             if first:
                 _write_config(config, corpus, folder)
         if ranks.count > 1:
-            digest = model_digest(trainer.model)
-            precision = usable(config.training.precision, trainer.device)
-            computes = f"{trainer.device.type} in {precision} by torch {torch.__version__}"
-            ranks.require_equal(f"step {trainer.position.step} with weights {digest} on {computes}")
+            ranks.require_equal(_start_of(trainer))
             watcher.note(f"{ranks.count} processes, {len(trainer.streams)} streams each")
         watcher.start(config, corpus, folder, str(trainer.device), trainer.batcher.targets, trainer.started)
         position = trainer.run()
         if first and (note := write_card(folder, run_card(folder, config, len(corpus.vocabulary)))):
             watcher.note(note)
         return position
+
+
+def _start_of(trainer: Trainer) -> str:
+    """What all processes must have alike before they train together."""
+    digest, position = model_digest(trainer.model), trainer.position
+    precision = usable(trainer.config.training.precision, trainer.device)
+    computes = f"{trainer.device.type} in {precision} by torch {torch.__version__}"
+    return f"step {position.step} with weights {digest} on {computes}"
 
 
 def words_of(config: RunConfig, folder: Path, file: Path) -> list[str]:

@@ -84,8 +84,8 @@ class SelfAttention(Encoder):
     def forward(self, x: Tensor, state: Tensors) -> tuple[Tensor, Tensors]:
         steps, filled = len(x), with_steps(state["filled"], len(x))
         queries = self.q_proj(x)
-        kept = [cleared(state[name], state["filled"]).to(queries.dtype) for name in ("keys", "values")]
-        keys, values = torch.cat([kept[0], self.k_proj(x)]), torch.cat([kept[1], self.v_proj(x)])
+        carried = [cleared(state[name], state["filled"]).to(queries.dtype) for name in ("keys", "values")]
+        keys, values = torch.cat([carried[0], self.k_proj(x)]), torch.cat([carried[1], self.v_proj(x)])
         places = torch.arange(len(filled), device=x.device)
         lags = places[-steps:].unsqueeze(1) - places
         seen = (lags >= 0) & (lags <= self._window) & filled.T.unsqueeze(1)  # (B, T, W + T)

@@ -152,13 +152,13 @@ class _LinearLogProb(torch.autograd.Function):
         ctx: Any, *grads: Tensor
     ) -> tuple[Tensor, Tensor, Tensor | None, None, Tensor, None, None]:
         (grad,) = grads
-        inputs, matrix, bias, targets, margin, log_p, kept = ctx.saved_tensors
+        inputs, matrix, bias, targets, margin, log_p, saved_softmax = ctx.saved_tensors
         linear, missed = LinearSoftmax(matrix, bias, matrix.dtype, len(inputs)), -torch.expm1(log_p)
         total = LinearGradients(linear)
 
         def of_rows(rows: slice) -> Tensor:
             # a function, whose locals free a chunk's softmaxes before the next chunk's
-            softmax = kept
+            softmax = saved_softmax
             if softmax is None:
                 _, softmax = linear.log_p(inputs[rows], targets[rows], margin[rows], keep=True)
             return total.add(inputs[rows], targets[rows], missed[rows], softmax, grad[rows])
