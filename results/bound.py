@@ -22,7 +22,7 @@ from results.records import Record
 from spanlm.models.interfaces import LMState, MixingHead
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
-from spanlm.models.memories.span_buffer.attention import Grid
+from spanlm.models.memories.span_buffer.memory import Grid
 from spanlm.store.provenance import starts
 
 BUFFERS = {

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from spanlm.data.config import SHORTEST, BatchingKind, SentenceRules, StreamRules
 from spanlm.data.token_files import TokenFile
-from spanlm.data.tokenizer import Flags, Ids, Positions
-from spanlm.errors import InputError, nearest, require
+from spanlm.data.tokenizer import Flags, Positions
+from spanlm.errors import require
 
 LONG = 512
 """Evaluation reads a sentence with more targets alone, in pieces."""
@@ -64,8 +64,6 @@ class Batcher(ABC):
     """Cuts a split into segments of B streams. `make_batcher` documents arguments and errors."""
 
     def __init__(self, tokens: TokenFile, eos_id: int, *, batch_size: int, length: int = 1) -> None:
-        require(batch_size >= 1, "batch_size", batch_size, "at least 1")
-        require(length >= 1, "length", length, "at least 1")
         # a plain view: indexing a np.memmap takes twice as long
         self._ids = np.asarray(tokens.ids)
         self._eos_id = eos_id
@@ -145,7 +143,9 @@ class StreamBatcher(Batcher):
         return len(self._lengths(seed))
 
     def segments(self, seed: int = 0, start: int = 0) -> Iterator[Segment]:
-        lengths, turns = self._lengths(seed), self._turns(seed)
+        lengths, turns = self._lengths(seed), np.zeros_like(self._sizes)
+        if self._rules.partial_shuffle:
+            turns = np.random.default_rng([seed, _TURNS]).integers(np.maximum(self._sizes, 1))
         ends = np.cumsum(lengths)
         for index in range(start, len(lengths)):
             begin, end = int(ends[index] - lengths[index]), min(int(ends[index]), self._column)
@@ -162,11 +162,6 @@ class StreamBatcher(Batcher):
             return np.full(-(-self._column // self._length), self._length)
         return drawn_lengths(self._rules, self._length, self._column, seed)
 
-    def _turns(self, seed: int) -> Positions:
-        if not self._rules.partial_shuffle:
-            return np.zeros_like(self._sizes)
-        return np.random.default_rng([seed, _TURNS]).integers(np.maximum(self._sizes, 1))
-
 
 def drawn_lengths(rules: StreamRules, length: int, steps: int, seed: int) -> Positions:
     """Draw segment lengths around the usual `length` until they cover the steps; the last may exceed them."""
@@ -176,11 +171,11 @@ def drawn_lengths(rules: StreamRules, length: int, steps: int, seed: int) -> Pos
     while sum(int(block.sum()) for block in blocks) < steps:
         base = np.where(generator.random(_BLOCK) < rules.short_share, length // 2, length)
         drawn = generator.normal(base, rules.length_spread)
-        kept = np.minimum(np.maximum(drawn, SHORTEST), longest).astype(np.int64)
+        lengths = np.minimum(np.maximum(drawn, SHORTEST), longest).astype(np.int64)
         if rules.length_multiple > 1:
-            multiples = np.rint(kept / rules.length_multiple).clip(1, max(1, longest // rules.length_multiple))
-            kept = multiples.astype(np.int64) * rules.length_multiple
-        blocks.append(kept)
+            multiples = np.rint(lengths / rules.length_multiple).clip(1, max(1, longest // rules.length_multiple))
+            lengths = multiples.astype(np.int64) * rules.length_multiple
+        blocks.append(lengths)
     lengths = np.concatenate(blocks)
     return lengths[: 1 + np.searchsorted(np.cumsum(lengths), steps)]
 
@@ -239,12 +234,12 @@ class DocumentBatcher(Batcher):
         total = int(after[-1])
         column = -(-total // self._batch_size)
         cuts = np.unique(np.concatenate([after - segments, np.arange(0, total, column)]))
-        of = np.searchsorted(after, cuts, side="right")
-        begins = openings[of] + (cuts - (after - segments)[of]) * self._length
-        ends = np.minimum(begins + np.diff(np.append(cuts, total)) * self._length, ends[of])
+        document = np.searchsorted(after, cuts, side="right")
+        begins = openings[document] + (cuts - (after - segments)[document]) * self._length
+        ends = np.minimum(begins + np.diff(np.append(cuts, total)) * self._length, ends[document])
         stream, first = np.divmod(cuts, column)
         by_time = np.argsort(first, kind="stable")
-        return openings[of][by_time], begins[by_time], ends[by_time], stream[by_time], first[by_time]
+        return openings[document][by_time], begins[by_time], ends[by_time], stream[by_time], first[by_time]
 
 
 def _first_free(segments: list[int], streams: int) -> tuple[Positions, Positions]:
@@ -283,9 +278,20 @@ class SentenceBatcher(Batcher):
     ) -> None:
         super().__init__(tokens, eos_id, batch_size=batch_size)
         self._rules, self._shuffle, self._piece = rules or SentenceRules(), shuffle, piece
-        ends = _line_ends(self._ids, eos_id)
-        self._begins, self._ends, self._openings = _cut_lines(np.append(0, ends[:-1]), ends, self._rules)
-        self._lengths = self._ends - self._begins
+        # after each line's `<eos>`; tokens after the last one are a line, too
+        ends = np.union1d(np.flatnonzero(self._ids == eos_id) + 1, [len(self._ids)])
+        begins = openings = np.append(0, ends[:-1])
+        if not self._rules.predict_first:
+            begins = begins + 1
+            some = begins < ends
+            begins, ends = begins[some], ends[some]
+            openings = np.full_like(begins, -1)
+            require(len(begins) > 0, "training.batching.predict_first", False, "true for a text without any word")
+        if self._rules.limit is not None:
+            ends = np.minimum(ends, begins + self._rules.limit)
+        # of each line its first target, its end, and the target whose input is `<eos>` (-1: none)
+        self._begins, self._ends, self._openings = begins, ends, openings
+        self._lengths = ends - begins
 
     @property
     def targets(self) -> int:
@@ -328,25 +334,6 @@ class SentenceBatcher(Batcher):
         return batches
 
 
-def _line_ends(ids: Ids, eos_id: int) -> Positions:
-    """Return the position after each line's `<eos>`; tokens after the last `<eos>` are a line, too."""
-    return np.union1d(np.flatnonzero(ids == eos_id) + 1, [len(ids)])
-
-
-def _cut_lines(begins: Positions, ends: Positions, rules: SentenceRules) -> tuple[Positions, Positions, Positions]:
-    """Return for each line its first target, its end, and the target whose input is `<eos>` (-1: none)."""
-    openings = begins
-    if not rules.predict_first:
-        begins = begins + 1
-        some = begins < ends
-        begins, ends = begins[some], ends[some]
-        openings = np.full_like(begins, -1)
-        require(len(begins) > 0, "training.batching.predict_first", False, "true for a text without any word")
-    if rules.limit is not None:
-        ends = np.minimum(ends, begins + rules.limit)
-    return begins, ends, openings
-
-
 def make_batcher(
     kind: BatchingKind,
     tokens: TokenFile,
@@ -362,19 +349,12 @@ def make_batcher(
     """Make a batcher of B = `batch_size` streams.
 
     `length` is T, the longest segment; for drawn lengths, the usual segment; for sentences, the piece of a very long
-    one. `shuffle` draws the order of documents or sentences. `whole` keeps each document in one stream, as evaluation
-    must.
-
-    Raises:
-        InputError: There is no such kind, a size is below 1, or streams are to be shuffled.
+    one. `shuffle` draws the order of documents or sentences; streams keep that of the text. `whole` keeps each document
+    in one stream, as evaluation must. InputError: as `SentenceBatcher`.
     """
-    match kind:
-        case "streams":
-            require(not shuffle, "shuffle", shuffle, "false for streams, which keep the order of the text")
-            return StreamBatcher(tokens, eos_id, batch_size=batch_size, length=length, rules=streams)
-        case "documents":
-            return DocumentBatcher(tokens, eos_id, batch_size=batch_size, length=length, shuffle=shuffle, whole=whole)
-        case "sentences":
-            piece = length if whole else None
-            return SentenceBatcher(tokens, eos_id, batch_size=batch_size, rules=sentences, shuffle=shuffle, piece=piece)
-    raise InputError("batches", kind, f"no such kind.{nearest(kind, ('streams', 'documents', 'sentences'))}")
+    if kind == "streams":
+        return StreamBatcher(tokens, eos_id, batch_size=batch_size, length=length, rules=streams)
+    if kind == "documents":
+        return DocumentBatcher(tokens, eos_id, batch_size=batch_size, length=length, shuffle=shuffle, whole=whole)
+    piece = length if whole else None
+    return SentenceBatcher(tokens, eos_id, batch_size=batch_size, rules=sentences, shuffle=shuffle, piece=piece)

@@ -7,7 +7,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
-from spanlm.errors import require
+from spanlm.errors import require, require_defaults
 from spanlm.options import Limit, at_least, option, options
 from spanlm.store.files import expanded
 
@@ -254,25 +254,19 @@ class DataConfig:
     )
 
     def __post_init__(self) -> None:
+        chosen = f"with data.tokenizer={self.tokenizer}"
         if is_exact(self.tokenizer):
-            for name in ("min_count", "max_size", "marks"):
-                unset = f"null with data.tokenizer={self.tokenizer}, which keeps all of the text"
-                allowed = name == "min_count" and self.tokenizer == "characters"
-                require(allowed or getattr(self, name) is None, f"data.{name}", getattr(self, name), unset)
+            of_words = ["min_count"] * (self.tokenizer != "characters") + ["max_size", "marks"]
+            require_defaults(self, "data", of_words, f"{chosen}, which keeps all of the text")
         if not self.of_pieces:
-            for name in ("vocabulary_size", "pieces"):
-                unset = f"null with data.tokenizer={self.tokenizer}; it is for bpe and unigram"
-                require(getattr(self, name) is None, f"data.{name}", getattr(self, name), unset)
+            require_defaults(self, "data", ["vocabulary_size", "pieces"], f"{chosen}; it is for bpe and unigram")
         both = "null with data.pieces, which has its own"
         require(None in (self.pieces, self.vocabulary_size), "data.vocabulary_size", self.vocabulary_size, both)
-        capitals = (
-            f"as-written with data.tokenizer={self.tokenizer}: sentences are known by words and capitals, as written"
-        )
+        capitals = f"as-written {chosen}: sentences are known by words and capitals, as written"
         require(self.lines == "as-written" or self.tokenizer == "whitespace", "data.lines", self.lines, capitals)
 
     @property
     def of_pieces(self) -> bool:
-        """Whether the tokens are learned pieces."""
         return self.tokenizer in get_args(TrainedPieces)
 
     @property
@@ -330,7 +324,6 @@ class StreamRules:
 
     @property
     def draws_lengths(self) -> bool:
-        """Whether segments differ in length."""
         return self.length_spread > 0 or self.short_share > 0
 
 

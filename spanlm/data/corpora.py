@@ -247,7 +247,6 @@ def _encoded(
     vocabulary: Vocabulary,
     notes: Sequence[str],
 ) -> Corpus:
-    """Give every word of the texts an id."""
     tokenizer, documents = make_tokenizer(config.effective_tokenizer, vocabulary), config.effective_documents
     splits, oov, marked, notes = {}, {}, 0, [*notes]
     for split, text in texts.items():
@@ -286,7 +285,6 @@ def as_read(text: Text, config: DataConfig, vocabulary: Vocabulary | None) -> Te
 
 
 def _vocabulary_of(config: DataConfig, source: Source, digest: str) -> Vocabulary:
-    """Build the vocabulary from the training part."""
     text, rule, documents = source.texts["train"], config.effective_tokenizer, config.effective_documents
     if rule == "bytes":
         return Bytes.vocabulary()

@@ -84,8 +84,19 @@ def _texts() -> dict[str, str]:
 
 @cache
 def demo_topics() -> Mapping[Split, Sequence[Topic]]:
-    """Return the topics of each split, about 80, 10 and 10 % of the tokens; InputError: this Python lacks the text."""
-    return split_topics(extract_topics(_texts()))
+    """Return the topics of each split, about 80, 10 and 10 % of the tokens, assigned in an order of their names alone.
+
+    Raises:
+        InputError: This Python lacks the text.
+    """
+    topics = extract_topics(_texts())
+    share = _HELD_OUT_SHARE * sum(map(len, topics))
+    chosen: dict[Split, list[Topic]] = {split: [] for split in SPLITS}
+    for topic in sorted(topics, key=lambda topic: hashlib.sha256(topic.name.encode()).digest()):
+        held_out: tuple[Split, ...] = ("valid", "test")
+        fits = (split for split in held_out if sum(map(len, chosen[split])) + len(topic) <= share)
+        chosen[next(fits, "train")].append(topic)
+    return {split: sorted(members, key=lambda topic: topic.name) for split, members in chosen.items()}
 
 
 def extract_topics(texts: Mapping[str, str]) -> list[Topic]:
@@ -106,21 +117,11 @@ def extract_topics(texts: Mapping[str, str]) -> list[Topic]:
     return sorted(topics, key=lambda topic: topic.name)
 
 
-def split_topics(topics: Sequence[Topic]) -> dict[Split, list[Topic]]:
-    """Assign topics to the splits, in an order that depends only on their names."""
-    share = _HELD_OUT_SHARE * sum(map(len, topics))
-    chosen: dict[Split, list[Topic]] = {split: [] for split in SPLITS}
-    for topic in sorted(topics, key=lambda topic: hashlib.sha256(topic.name.encode()).digest()):
-        held_out: tuple[Split, ...] = ("valid", "test")
-        fits = (split for split in held_out if sum(map(len, chosen[split])) + len(topic) <= share)
-        chosen[next(fits, "train")].append(topic)
-    return {split: sorted(members, key=lambda topic: topic.name) for split, members in chosen.items()}
-
-
 def _sentences(text: str) -> Iterator[str]:
     for block in re.split(r"\n[ \t]*\n", text):
         for sentence in _BOUNDARY.split(_paragraph(block)):
-            plain = _without_markup(sentence)
+            plain = _EMPHASIS.sub(r"\2", sentence)
+            plain = "" if _LABEL.fullmatch(plain) else _CODE.sub(r"\2", plain)
             if _STARTS.match(sentence) and _PLAIN.fullmatch(plain) and not _SPOILED.search(plain):
                 yield plain
 
@@ -136,8 +137,3 @@ def _paragraph(block: str) -> str:
     marker = _ITEM.match(lines[0]) if lines else None
     unwrapped = " ".join(line.strip() for line in lines)[marker.end() if marker else 0 :]
     return _FOOTNOTE.sub("", re.sub(r"(?<=\w)- (?=\w)", "-", unwrapped))
-
-
-def _without_markup(sentence: str) -> str:
-    plain = _EMPHASIS.sub(r"\2", sentence)
-    return "" if _LABEL.fullmatch(plain) else _CODE.sub(r"\2", plain)

@@ -92,7 +92,6 @@ def known_format(path: Path, begin: bytes) -> Format | None:
 
 
 def refuse_other_formats(path: Path, begin: bytes) -> None:
-    """Raise InputError for a file in one of `FORMATS`."""
     if known := known_format(path, begin):
         raise InputError(
             f"{path}: {known.name}, not plain text: {known.way}. To read it all the same: {named('as_text=True')}"

@@ -59,9 +59,9 @@ class Layout:
                 continue
             present = [next((x for x in part.split("|") if x in names), part) for part in wanted.split(",")]
             if missing := [name for name in present if name not in names]:
-                there = f"The table has {', '.join(names)}"
+                way = f"The table has {', '.join(names)}; --{option} names another"
                 limit = f"this layout ({self.source}) needs a column {' or '.join(missing[0].split('|'))}"
-                raise InputError(f"--{option}", wanted, limit, f"{there}; --{option} names another")
+                raise InputError(f"--{option}", wanted, limit, way)
             chosen[option] = ",".join(present)
         return chosen
 

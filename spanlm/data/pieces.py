@@ -97,7 +97,6 @@ def in_lines(pieces: Iterable[Piece], lines: Lines, vocabulary: Vocabulary) -> I
 
 
 def whole_lines(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """Join the pieces of each line or sentence."""
     words: list[str] = []
     for piece in pieces:
         words += piece.words

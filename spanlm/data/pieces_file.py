@@ -50,8 +50,6 @@ a half million take 2 GB."""
 PIECES_FORMAT = 2
 """Version of `learned`; raise it to learn cached pieces again."""
 
-Merges = Sequence[tuple[str, str]]
-
 
 def learned(kind: TrainedPieces, lines: Iterable[str], size: int) -> Vocabulary:
     """Learn `size` pieces from lines, or as many as they give."""
@@ -264,7 +262,7 @@ def _unigram(pieces: Sequence[tuple[str, float]]) -> Vocabulary:
     return _of_pieces({"type": "Unigram", "unk_id": 1, "vocab": list(scores.items()), "byte_fallback": False})
 
 
-def _bpe(pieces: Sequence[str], merges: Merges | None = None) -> Vocabulary:
+def _bpe(pieces: Sequence[str], merges: Sequence[tuple[str, str]] | None = None) -> Vocabulary:
     """Return the BPE of SentencePiece's pieces, the best first; the bytes of its characters are merged before all."""
     vocabulary = dict.fromkeys((EOS, UNK, *PRINTABLE))
     ranked = list[tuple[str, str]]()

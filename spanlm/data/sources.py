@@ -31,13 +31,7 @@ from spanlm.data.config import (
 from spanlm.data.demo import DEMO_NOTE, demo_bytes, demo_version
 from spanlm.data.synthetic import PREFIX, find_synthetic
 from spanlm.data.text import Text, fingerprint, line_ends, lines_of, pieces
-from spanlm.data.token_files import (
-    DIGEST_BYTES,
-    cache_folder,
-    cached,
-    caching,
-    is_whole,
-)
+from spanlm.data.token_files import DIGEST_BYTES, cache_folder, cached, caching, is_whole
 from spanlm.errors import InputError, RunError, named, nearest
 from spanlm.store.files import expanded, replacing
 

@@ -49,8 +49,8 @@ _UNK = UNK.encode()
 
 def _printable() -> tuple[str, ...]:
     """Return GPT-2's printable character for each byte."""
-    kept = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAC + 1), *range(0xAE, 0xFF + 1)]
-    others = {byte: chr(256 + n) for n, byte in enumerate(byte for byte in range(256) if byte not in kept)}
+    latin = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAC + 1), *range(0xAE, 0xFF + 1)]
+    others = {byte: chr(256 + n) for n, byte in enumerate(byte for byte in range(256) if byte not in latin)}
     return tuple(others.get(byte, chr(byte)) for byte in range(256))
 
 
@@ -244,7 +244,6 @@ def _codes(text: bytes) -> np.ndarray[Any, np.dtype[np.uint32]]:
 
 
 def make_tokenizer(name: TokenizerName, vocabulary: Vocabulary) -> Tokenizer:
-    """Return the tokenizer of this name for a vocabulary."""
     if name == "characters":
         return Characters(vocabulary)
     if name == "bytes":

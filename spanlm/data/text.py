@@ -79,7 +79,6 @@ class Text:
 
     @property
     def files(self) -> list[Text]:
-        """The text, file by file."""
         return [replace(self, path=path, more=()) for path in (self.path, *self.more)]
 
 
@@ -182,11 +181,11 @@ def without_padding(pieces: Iterable[bytes]) -> Iterator[bytes]:
             continue
         lines = re.sub(rb" *\n *", b"\n", held + piece)
         lines = lines.lstrip(b" ") if fresh else lines
-        kept = lines.rstrip(b" ")
-        held = lines[len(kept) :]
-        if kept:
-            yield kept
-            fresh = kept.endswith(b"\n")
+        solid = lines.rstrip(b" ")
+        held = lines[len(solid) :]
+        if solid:
+            yield solid
+            fresh = solid.endswith(b"\n")
 
 
 def without_titles(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -261,21 +260,21 @@ def _cut_at_spaces(text: Text, see: Callable[[bytes], object]) -> Iterator[bytes
         yield rest + b"\n" * _has_marks(rest, text.marks)
 
 
-def _has_marks(piece: bytes, kept: bool) -> bool:
+def _has_marks(piece: bytes, keep_marks: bool) -> bool:
     # searching a substring is fast, a pattern of whole words is slow
-    return _RESERVED in piece or (not kept and b"<s>" in piece)
+    return _RESERVED in piece or (not keep_marks and b"<s>" in piece)
 
 
-def _unmarked(lines: bytes, kept: bool) -> bytes:
+def _unmarked(lines: bytes, keep_marks: bool) -> bytes:
     r"""Replace the marks at the ends of lines by white space; `lines` begin with a `\n`."""
     lines = _AT_END.sub(LEFT_OUT + b"   ", lines)
-    return lines if kept else _AROUND.sub(rb"\1" + LEFT_OUT + rb" \2    ", lines)
+    return lines if keep_marks else _AROUND.sub(rb"\1" + LEFT_OUT + rb" \2    ", lines)
 
 
-def without_marks(line: str, kept: bool) -> str:
+def without_marks(line: str, keep_marks: bool) -> str:
     """Replace the marks of a line in memory by white space; a line end in it is white space."""
-    if isinstance(line, str) and _has_marks(packed := line.encode(errors="surrogatepass"), kept):
-        unmarked = _unmarked(b"\n" + packed.replace(b"\n", b" ") + b"\n", kept)[1:-1]
+    if isinstance(line, str) and _has_marks(packed := line.encode(errors="surrogatepass"), keep_marks):
+        unmarked = _unmarked(b"\n" + packed.replace(b"\n", b" ") + b"\n", keep_marks)[1:-1]
         if LEFT_OUT in unmarked:
             _log_marks("the text", "some")
             return unmarked.decode(errors="surrogatepass")

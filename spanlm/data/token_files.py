@@ -53,7 +53,6 @@ class TokenFile:
         return len(self.ids)
 
     def blocks(self) -> Iterator[Ids]:
-        """Yield the ids in blocks of bounded size."""
         return (self.ids[start : start + _BLOCK] for start in range(0, len(self.ids), _BLOCK))
 
 
@@ -154,7 +153,7 @@ def document_starts(documents: Documents, ends: Positions, blank: Flags, framed:
 
 
 def _kinds_of_lines(ends: Positions, equals: Positions) -> tuple[Flags, Flags]:
-    """Return which lines are blank, and which like headings, given the indices of the words `=`."""
+    """Return which lines are blank, and which are like headings, given the indices of the words `=`."""
     begins = np.append(0, ends[:-1] + 1)
     opened = np.isin(begins, equals) & ~np.isin(begins + 1, equals)
     closed = np.isin(ends - 1, equals) & ~np.isin(ends - 2, equals)

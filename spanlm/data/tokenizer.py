@@ -19,14 +19,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, cached_property, lru_cache
 from itertools import chain, repeat
-from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spanlm.data.config import WordRule
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError
 
 MARKS, QUOTE = (".", "!", "?"), '"'
 CLOSERS = (")", "]", "'", "''", "”", "’")
@@ -49,7 +48,6 @@ _REMEMBERED = 1 << 18
 
 _SPACE = r" \t\n\r\v\f"
 _WORD = re.compile(f"[^{_SPACE}]+")
-_TOKENIZERS = get_args(WordRule)
 # zero-width joiners shape words of Persian and of Indian scripts; they do not separate words
 _JOINERS = "\u200c\u200d"
 OTHER_SPACE = re.compile("[\u0085\u00a0\u1680\u2000-\u200b\u2028\u2029\u202f\u205f\u3000]")
@@ -183,9 +181,8 @@ def tokenize(line: str, tokenizer: WordRule) -> list[str]:
     soft hyphens, unless the word has no others.
 
     Raises:
-        InputError: The tokenizer is unknown, or the line holds the reserved word `<eos>`.
+        InputError: The line holds the reserved word `<eos>`.
     """
-    require(tokenizer in _TOKENIZERS, "tokenizer", tokenizer, "whitespace or words")
     words = refuse_reserved(line)
     return words if tokenizer == "whitespace" else [part for word in words for part in cut_word(word, tokenizer)]
 
@@ -199,7 +196,6 @@ def refuse_reserved(line: str) -> list[str]:
 
 
 def written_words(line: str) -> list[str]:
-    """Return the strings between ASCII white space, unchanged."""
     return _WORD.findall(line)
 
 
@@ -248,12 +244,12 @@ def _as_ptb(word: str, vocabulary: Vocabulary) -> list[str]:
     """Cut as PTB does: small letters, `does n't`, N for numbers and %, no marks but $, # (£), & and a plural's '."""
     from spanlm.data.wikipedia.text import NUMBER, cut_word
 
-    kept: list[str] = []
+    tokens: list[str] = []
     for part in cut_word(word.replace("%", f" {NUMBER} ").replace("£", "#")):
-        is_quote = part == "'" and (word[0] == "'" or not kept or not kept[-1].endswith("s"))
+        is_quote = part == "'" and (word[0] == "'" or not tokens or not tokens[-1].endswith("s"))
         if any(map(str.isalnum, part)) or (part in vocabulary and not is_quote):
-            kept.append(part if part == NUMBER else part.lower())
-    return kept
+            tokens.append(part if part == NUMBER else part.lower())
+    return tokens
 
 
 def _as_wikitext(word: str, vocabulary: Vocabulary) -> list[str]:
@@ -269,14 +265,11 @@ def _as_wikitext(word: str, vocabulary: Vocabulary) -> list[str]:
 @cache
 def _pattern(plain: bool) -> re.Pattern[str]:
     """Compile the pattern of words; `plain`: for ASCII, which is quick, since the other scans all of Unicode."""
-    letter = r"\w" if plain else rf"[\w{_JOINERS}{_combining_marks()}]"
-    return re.compile(rf"{re.escape(UNK)}|(?:[^\W\d_]\.){{2,}}(?!{letter})|{letter}+(?:['’.,\-]{letter}+)*|[^{_SPACE}]")
-
-
-def _combining_marks() -> str:
     # \w lacks combining marks, so it alone would cut words of many scripts in two
-    marks = (chr(code) for code in range(0x300, _MARKS_END) if unicodedata.category(chr(code)).startswith("M"))
-    return "".join(marks) + "\U000e0100-\U000e01ef"
+    others = map(chr, () if plain else range(0x300, _MARKS_END))
+    marks = "".join(sign for sign in others if unicodedata.category(sign).startswith("M"))
+    letter = r"\w" if plain else rf"[\w{_JOINERS}{marks}\U000e0100-\U000e01ef]"
+    return re.compile(rf"{re.escape(UNK)}|(?:[^\W\d_]\.){{2,}}(?!{letter})|{letter}+(?:['’.,\-]{letter}+)*|[^{_SPACE}]")
 
 
 def into_sentences(ids: Ids, documents: Positions, vocabulary: Vocabulary) -> tuple[Ids, Positions]:
@@ -292,9 +285,9 @@ def into_sentences(ids: Ids, documents: Positions, vocabulary: Vocabulary) -> tu
     longer = np.insert(ids, inserted, eos)
     starts = documents + np.searchsorted(inserted, documents)
     ends = longer == eos
-    kept = ~(ends & np.append(True, ends[:-1]))
-    starts = np.unique((np.cumsum(kept) - kept)[starts])
-    shorter = longer[kept]
+    needed = ~(ends & np.append(True, ends[:-1]))
+    starts = np.unique((np.cumsum(needed) - needed)[starts])
+    shorter = longer[needed]
     return shorter, starts[starts < len(shorter)]
 
 

@@ -77,7 +77,6 @@ class Vocabulary:
         return self.words[id]
 
     def encode(self, words: Iterable[str]) -> list[int]:
-        """Return the ids of `words`, as `id` does."""
         return [self._ids.get(word, self.unk_id) for word in words]
 
     @classmethod
@@ -92,10 +91,10 @@ class Vocabulary:
         """
         require(min_count >= 1, "min_count", min_count, "at least 1")
         require(max_size is None or max_size >= 2, "max_size", max_size, f"at least 2 ({EOS} and {UNK})")
-        kept = [word for word, count in counts.items() if count >= min_count and word not in (EOS, UNK)]
+        frequent = [word for word, count in counts.items() if count >= min_count and word not in (EOS, UNK)]
         if max_size is not None:
-            kept = sorted(kept, key=lambda word: -counts[word])[: max_size - 2]
-        chosen = {*kept, EOS, UNK}
+            frequent = sorted(frequent, key=lambda word: -counts[word])[: max_size - 2]
+        chosen = {*frequent, EOS, UNK}
         absent = [special for special in (EOS, UNK) if special not in counts]
         return cls((*(word for word in counts if word in chosen), *absent))
 

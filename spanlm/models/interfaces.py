@@ -45,7 +45,6 @@ class LMState:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all tensors."""
         return sum(x.nbytes for x in self.flat().values())
 
     @staticmethod
@@ -58,7 +57,6 @@ class LMState:
         return LMState(**rooms)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> LMState:
-        """Apply `function` to every tensor."""
         return LMState.from_flat({name: function(x) for name, x in self.flat().items()})
 
     def detach(self) -> LMState:
@@ -66,7 +64,6 @@ class LMState:
         return self.map(Tensor.detach)
 
     def to(self, device: torch.device | str) -> LMState:
-        """Move to a device."""
         return self.map(lambda x: x.to(device))
 
     def select(self, streams: Tensor) -> LMState:
@@ -351,13 +348,11 @@ class MixingHead(Head):
         """Log p of every word, (T, B, V)."""
 
     def score(self, readout: Readout, targets: Tensor) -> Scores:
-        """Score targets (T, B)."""
         if readout.mixture is not None:
             return readout.mixture.score(self, readout.features, targets)
         return Scores(self.own_log_prob(readout.features, targets))
 
     def log_probs(self, readout: Readout) -> Tensor:
-        """Log p of every word, (T, B, V)."""
         if readout.mixture is not None:
             return readout.mixture.log_probs(self, readout.features)
         return self.own_log_probs(readout.features)

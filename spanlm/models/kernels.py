@@ -173,16 +173,11 @@ def one_step_of_few(x: Tensor) -> bool:
     return few and x.device.type == "cpu" and not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
 
 
-def square_units(input_size: int, hidden_size: int) -> float:
-    """Return √(H · max(E, H)), the size of a layer E → H to compare with `LOOP_FROM` and `FEW_FROM`."""
-    return math.sqrt(hidden_size * max(input_size, hidden_size))
-
-
 def loop_is_faster(units: float, x: Tensor) -> bool:
     """Whether `lstm_layer` reads x (T, B, E) and learns faster than torch's kernel (results/speed.md).
 
-    Only on a CPU: for long segments in bfloat16, and for a few words, as in dynamic evaluation, also in float32. More
-    than two threads were not measured: torch's kernel stays.
+    `units` are √(H · max(E, H)) of a layer E → H. Only on a CPU: for long segments in bfloat16, and for a few words, as
+    in dynamic evaluation, also in float32. More than two threads were not measured: torch's kernel stays.
     """
     if not KERNELS or x.device.type != "cpu" or not torch.is_grad_enabled():
         return False

@@ -95,6 +95,7 @@ class Forgetful(Memory):
         def in_steps(x: Tensor) -> Tensor:
             return x.reshape(steps, streams, *x.shape[2:])
 
-        where = readout.attention
-        attention = None if where is None else replace(where, given=in_steps(where.weights))
+        attention = readout.attention
+        if attention is not None:
+            attention = replace(attention, given=in_steps(attention.weights))
         return replace(readout.map(in_steps), attention=attention), {}

@@ -76,9 +76,9 @@ def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> None:
         if not folder.parent.exists():
             raise RunError(f"{folder.parent}: is gone, and with it the run. Put it back, and go on there.") from error
         older = _steps(folder)
-        kept = f"{older[-1].name} is intact" if older else "there is no earlier one"
+        intact = f"{older[-1].name} is intact" if older else "there is no earlier one"
         raise RunError(
-            f"{final}: the checkpoint could not be written: {error.strerror}; {kept}. "
+            f"{final}: the checkpoint could not be written: {error.strerror}; {intact}. "
             f"Make room and go on with {named('resume=True')}."
         ) from error
     _drop_others(folder, final)
@@ -131,10 +131,8 @@ def _drop_others(folder: Path, newest: Path) -> None:
     checkpoints = _steps(folder)
     steps = [path for path in checkpoints if path.suffix != _ASIDE]
     place = steps.index(newest)
-    kept = steps[max(0, place - KEPT + 1) : place + 1]
-    for path in checkpoints:
-        if path not in kept:
-            shutil.rmtree(path, ignore_errors=True)
+    for path in set(checkpoints).difference(steps[max(0, place - KEPT + 1) : place + 1]):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _steps(folder: Path) -> list[Path]:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from spanlm.errors import InputError
+from spanlm.errors import InputError, RunError
 from spanlm.store.machine import memory
 
 REVISIONS = "revisions"
@@ -67,6 +67,15 @@ def replace_file(path: Path, content: bytes) -> None:
         file.write(content)
 
 
+@contextmanager
+def written(path: Path, way_out: str, problem: str = "could not be written") -> Iterator[None]:
+    """Write what belongs to `path` within the block; RunError, with the way out: the disk refused."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"{path}: {problem}: {error.strerror}. {way_out}") from error
+
+
 def own(path: Path) -> Path:
     """Check a path to write to in a run's folder, which may be a stranger's; OSError: a link, a pipe or a device."""
     if path.is_symlink() or (path.exists() and not path.is_file() and not path.is_dir()):
@@ -86,7 +95,6 @@ def regular(path: Path, limit: int | None = None) -> Path:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the folder's entries are on the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from spanlm.errors import RunError
 from spanlm.store import SCHEMA, VERSION, require_schema
-from spanlm.store.files import HF, regular, replace_file
+from spanlm.store.files import HF, regular, replace_file, written
 from spanlm.store.machine import processor_name
 from spanlm.store.plain import json_object
 
@@ -122,7 +122,7 @@ def record_start(
         RunError: the disk refused.
     """
     path = folder / PROVENANCE
-    try:
+    with written(path, "Make room, or choose another folder.", "cannot be written"):
         before = regular(path, 2**26).read_bytes() if path.exists() else b""
         start = {"schema": SCHEMA} | provenance(device) | {"precision": precision, "unk": unk, "ranks": ranks}
         start |= {"texts": dict(texts)} if texts else {}
@@ -131,8 +131,6 @@ def record_start(
         # Python reads an argument that is not UTF-8 as halves of surrogate pairs, which no encoding can write
         line = json.dumps(start, ensure_ascii=False).encode(errors="backslashreplace")
         replace_file(path, before + line + b"\n")
-    except OSError as error:
-        raise RunError(f"{path}: cannot be written: {error.strerror}. Make room, or choose another folder.") from error
 
 
 def starts(folder: Path) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from torch import Tensor, nn
 
 from spanlm.errors import IN_USE, InputError, RunError, named
 from spanlm.store.checkpoints import load_last_position, read_tensors, to_bytes
-from spanlm.store.files import REVISIONS, hold, new_folder, own, regular, remove_unfinished, replace_file
+from spanlm.store.files import REVISIONS, hold, new_folder, own, regular, remove_unfinished, replace_file, written
 from spanlm.store.plain import finite, json_object, several
 from spanlm.store.provenance import PROVENANCE
 
@@ -36,6 +37,7 @@ SEED = "seed-"
 """Prefix of the folders of a family's runs."""
 
 _LOG = logging.getLogger(__name__)
+_MAKE_ROOM = f"Make room and go on with {named('resume=True')}."
 
 
 def vocabulary_file(folder: Path, of_pieces: bool = False) -> Path:
@@ -123,20 +125,16 @@ def save_revision(folder: Path, name: str, model: nn.Module, vocabulary: str, co
     Raises:
         RunError: as `save_model`.
     """
-    kept = folder / REVISIONS / name
-    try:
-        own(kept.parent).mkdir(exist_ok=True)
-        remove_unfinished(kept.parent)
-        if own(kept).exists():
-            shutil.rmtree(kept)
-        with new_folder(kept) as new:
+    revision = folder / REVISIONS / name
+    with written(revision, _MAKE_ROOM):
+        own(revision.parent).mkdir(exist_ok=True)
+        remove_unfinished(revision.parent)
+        if own(revision).exists():
+            shutil.rmtree(revision)
+        with new_folder(revision) as new:
             for path in (folder / CONFIG, vocabulary_file(folder), folder / PROVENANCE):
                 shutil.copyfile(path, new / path.name)
             save_model(new, model, vocabulary, config)
-    except OSError as error:
-        raise RunError(
-            f"{kept}: could not be written: {error.strerror}. Make room and go on with {named('resume=True')}."
-        ) from error
 
 
 class LostWeights(InputError):
@@ -248,10 +246,10 @@ class MetricsLog:
     """
 
     def __init__(self, path: Path, size: int = 0, checksum: int = 0) -> None:
-        self._path = path
         self.size: int = size
         self.checksum: int = checksum
-        with self._named_errors():
+        self._written = partial(written, path, _MAKE_ROOM)
+        with self._written():
             existed = path.exists()
             content = path.read_bytes()[:size] if existed else b""
             if (len(content), zlib.crc32(content)) != (size, checksum):
@@ -267,30 +265,19 @@ class MetricsLog:
     def write(self, row: dict[str, Any]) -> None:
         """Append a row; numbers that are not finite, such as a perplexity beyond e^700, become null."""
         line = json.dumps(finite(row), allow_nan=False).encode() + b"\n"
-        with self._named_errors():
+        with self._written():
             self._file.write(line)
             self._file.flush()
         self.size += len(line)
         self.checksum = zlib.crc32(line, self.checksum)
 
     def sync(self) -> None:
-        """Wait until all rows are on the disk."""
-        with self._named_errors():
+        with self._written():
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        with self._named_errors():
+        with self._written():
             self._file.close()
-
-    @contextmanager
-    def _named_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise RunError(
-                f"{self._path}: could not be written: {error.strerror}. Make room and go on with "
-                f"{named('resume=True')}."
-            ) from error
 
 
 def epoch_rows(folder: Path) -> list[dict[str, Any]]:

@@ -370,10 +370,7 @@ class TrainingConfig:
             grow = counts and [0, *counts] == sorted({0, *counts})
             require_fields(self, ("keep_at", bool(grow), "positive numbers that grow, as [100K, 1M], or null"))
             object.__setattr__(self, "keep_at", tuple(map(short_count, counts)))  # one form of each number
-        require_fields(
-            self,
-            ("learns", self.learns == "all" or self.start_from is not None, drawn),
-        )
+        require_fields(self, ("learns", self.learns == "all" or self.start_from is not None, drawn))
         require(in_time, "training.optimizer.switch_after", switch_after, too_late)
 
     @property

@@ -43,7 +43,6 @@ class DispatchedStep:
 
     @property
     def total(self) -> int:
-        """How many operations there are."""
         return sum(self.operations.values())
 
     def to_json(self) -> dict[str, Any]:
@@ -52,7 +51,6 @@ class DispatchedStep:
         return {"operations": self.total, "waits": self.waits, "by_name": by_name}
 
     def add(self, name: str) -> None:
-        """Count an operation."""
         self.operations[name] = self.operations.get(name, 0) + 1
 
 

@@ -27,6 +27,9 @@ MOST = 16
 USUAL = 3
 """Steps of a shape that run before it is recorded: in the first ones libraries choose kernels and allocate memory."""
 
+_READ = ("inputs", "targets", "mask")
+"""Tensors of a segment that a step reads."""
+
 Rate = float | Tensor
 Shape = tuple[torch.Size, ...]
 
@@ -74,17 +77,14 @@ class RecordedSteps(ABC):
             self._seen[shape] += 1
             if self._seen[shape] <= USUAL or len(self.recorded) >= MOST:
                 return self.compute(segment.to(self.device), state, self.rate)
-            fixed = Fixed(self._copied(segment), state.map(torch.clone))
+            parts = {name: getattr(segment, name).to(self.device, copy=True) for name in _READ}
+            fixed = Fixed(replace(segment, **parts), state.map(torch.clone))
             self.recorded[shape] = fixed, self.record(fixed)
         fixed, replay = self.recorded[shape]
-        for name in ("inputs", "targets", "mask"):
+        for name in _READ:
             getattr(fixed.segment, name).copy_(getattr(segment, name), non_blocking=True)
         torch._foreach_copy_([*fixed.state.flat().values()], [*state.flat().values()])
         return replay()
-
-    def _copied(self, segment: Segment) -> Segment:
-        parts = {name: getattr(segment, name).to(self.device, copy=True) for name in ("inputs", "targets", "mask")}
-        return replace(segment, **parts)
 
     @abstractmethod
     def record(self, fixed: Fixed) -> Callable[[], Computed]:

@@ -217,8 +217,8 @@ def optimizer_state(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]
 def expected_state(optimizer: Optimizer, model: nn.Module, steps: int, averaged_steps: int | None) -> dict[str, Tensor]:
     """Return tensors of the names, shapes and types of `optimizer_state` after so many steps and averaged steps."""
     # Adagrad creates its state at once, other optimisers at their first step or average
-    kept = optimizer.entries if steps or isinstance(optimizer, Adagrad) else ()
-    entries = (*kept, "average") if averaged_steps else kept
+    entries = optimizer.entries if steps or isinstance(optimizer, Adagrad) else ()
+    entries += ("average",) if averaged_steps else ()
     trainable = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     return {f"{name}/{entry}": _COUNT if entry == "step" else x for name, x in trainable.items() for entry in entries}
 

@@ -17,7 +17,7 @@ from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError, SpanlmError, as_written, named, require, require_path
 from spanlm.models.ops.precision import usable
 from spanlm.store.checkpoints import holds_checkpoints, load_last_position
-from spanlm.store.files import make_folder, regular, remove_unfinished
+from spanlm.store.files import make_folder, regular, remove_unfinished, written
 from spanlm.store.run_folder import (
     CHECKPOINTS,
     CONFIG,
@@ -89,16 +89,21 @@ def train(
             if first:
                 _write_config(config, corpus, folder)
         if ranks.count > 1:
-            digest = model_digest(trainer.model)
-            precision = usable(config.training.precision, trainer.device)
-            computes = f"{trainer.device.type} in {precision} by torch {torch.__version__}"
-            ranks.require_equal(f"step {trainer.position.step} with weights {digest} on {computes}")
+            ranks.require_equal(_start_of(trainer))
             watcher.note(f"{ranks.count} processes, {len(trainer.streams)} streams each")
         watcher.start(config, corpus, folder, str(trainer.device), trainer.batcher.targets, trainer.started)
         position = trainer.run()
         if first and (note := write_card(folder, run_card(folder, config, len(corpus.vocabulary)))):
             watcher.note(note)
         return position
+
+
+def _start_of(trainer: Trainer) -> str:
+    """What all processes must have alike before they train together."""
+    digest, position = model_digest(trainer.model), trainer.position
+    precision = usable(trainer.config.training.precision, trainer.device)
+    computes = f"{trainer.device.type} in {precision} by torch {torch.__version__}"
+    return f"step {position.step} with weights {digest} on {computes}"
 
 
 def words_of(config: RunConfig, folder: Path, file: Path) -> list[str]:
@@ -183,14 +188,10 @@ def _text_of(data: DataConfig) -> dict[str, Any]:
 
 
 def _write_config(config: RunConfig, corpus: Corpus, folder: Path) -> None:
-    try:
+    with written(folder, "Make room, or choose another folder.", "cannot be written"):
         save_config(folder / CONFIG, config.to_yaml())
         if not vocabulary_file(folder).exists():
             corpus.vocabulary.save(vocabulary_file(folder, bool(corpus.vocabulary.pieces)))
-    except OSError as error:
-        raise RunError(
-            f"{folder}: cannot be written: {error.strerror}. Make room, or choose another folder."
-        ) from error
 
 
 def _first_change(old: RunConfig, new: RunConfig) -> tuple[str, Any, Any] | None:

@@ -79,10 +79,8 @@ def batching_kind(kind: str, tokens: TokenFile) -> BatchingKind:
             "training.batching.kind",
             "documents",
             "the training text is one document, so there is nothing to reset at",
-            (
-                "Say with data.documents what starts a document (blank-line, heading, book-title), or take "
-                "training.batching.kind=auto."
-            ),
+            "Say with data.documents what starts a document (blank-line, heading, book-title), or take "
+            "training.batching.kind=auto.",
         )
     return cast(BatchingKind, kind)
 
@@ -102,10 +100,8 @@ def split_batcher(config: RunConfig, corpus: Corpus, split: str, batch_size: int
             "data.corpus",
             config.data.corpus,
             "no word of the training part is in the vocabulary, so that there is nothing to learn",
-            (
-                "Words are what stands between spaces: put spaces between those of a text that has none, or keep "
-                "rarer ones (data.min_count)."
-            ),
+            "Words are what stands between spaces: put spaces between those of a text that has none, or keep "
+            "rarer ones (data.min_count).",
         )
     kind = batching_kind(configured.kind, corpus.splits["train"])
     try:
@@ -117,10 +113,8 @@ def split_batcher(config: RunConfig, corpus: Corpus, split: str, batch_size: int
         raise InputError(
             "model.memory.window",
             "null",
-            (
-                "everything since the last reset is remembered, which needs a reset at each sentence, but "
-                f"training.batching.kind={cut}"
-            ),
+            "everything since the last reset is remembered, which needs a reset at each sentence, but "
+            f"training.batching.kind={cut}",
             "Take training.batching.kind=sentences, or give model.memory.window a number.",
         )
     if kind == "documents" and whole:

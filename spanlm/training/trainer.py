@@ -176,15 +176,14 @@ class Trainer:
                     self._epoch(request)
                 if request.signal_number is not None:  # came during the last save; a caller may have more to do
                     self._interrupt(request.signal_number)
-        kept = self.folder / REVISIONS
-        if missed := [name for name in self.config.training.revisions if not (kept / name).exists()]:
+        revisions = self.folder / REVISIONS
+        if missed := [name for name in self.config.training.revisions if not (revisions / name).exists()]:
             read = f"the run read {self.position.tokens:,} words, and what it has passed it cannot keep"
             self._watcher.note(f"training.keep_at: {', '.join(missed)} not kept: {read}")
         return self.position
 
     @property
     def finished(self) -> bool:
-        """Whether the last stage has ended."""
         return self.position.run_over(self.config.training)
 
     def _record_start(self) -> None:
@@ -194,12 +193,11 @@ class Trainer:
             self._watcher.note(f"in {before} until now, in {now} from here on: the weights will differ")
         origin, unk = None if self.started is None else self.started.weights, self.corpus.unk_tokens("train")
         if self._writes:
-            texts, how = self.corpus.texts, self._validation
-            record_start(self.folder, self.device, origin, texts, now, unk, self.ranks.count, how)
+            texts, protocol = self.corpus.texts, self._validation
+            record_start(self.folder, self.device, origin, texts, now, unk, self.ranks.count, protocol)
 
     @property
     def _validation(self) -> str:
-        """The protocol of validation, in words."""
         batching = self.config.training.batching
         kind = setup.batching_kind(batching.kind, self.corpus.splits["train"])
         if not batching.predict_first:
@@ -283,10 +281,10 @@ class Trainer:
         change = "a lower training.optimizer.lr or training.optimizer.clip"
         if step == 1:  # no learning rate was used yet
             change = "a smaller model.init_range, or from other weights (training.start_from)"
-        kept = "the last checkpoint is intact" if holds_checkpoints(self.folder / CHECKPOINTS) else "no checkpoint yet"
+        last = "the last checkpoint is intact" if holds_checkpoints(self.folder / CHECKPOINTS) else "no checkpoint yet"
         raise RunError(
             f"step {step} (epoch {self.position.epoch + 1}, segment {self.position.segment + 1}): the {quantity} is "
-            f"not finite (NLL {nll}, gradient norm {norm}). Nothing was updated; {kept}. Start again in another folder "
+            f"not finite (NLL {nll}, gradient norm {norm}). Nothing was updated; {last}. Start again in another folder "
             f"with {change}."
         )
 

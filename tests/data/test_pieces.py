@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,29 +25,6 @@ def whole(pieces: list[Piece]) -> list[list[str]]:
         closed = piece.closes
     assert closed
     return lines
-
-
-@pytest.mark.parametrize(
-    ("content", "lines"),
-    [
-        (b"the cat\nsat\n", [["the", "cat"], ["sat"]]),
-        (b"the cat\nsat", [["the", "cat"], ["sat"]]),
-        (b"\n\nthe\n\n", [[], [], ["the"], []]),
-        (b"the cat\r\nsat\r\n", [["the", "cat"], ["sat"]]),
-        (
-            "na\u00efve \u732b\n\u05e9\u05dc\u05d5\u05dd\u00a0x\u2028y\n".encode(),
-            [["naïve", "猫"], ["שלום\u00a0x\u2028y"]],
-        ),
-        (b"\xef\xbb\xbfthe\n", [["the"]]),
-        (b"  the \t cat  \n", [["the", "cat"]]),
-        (b"\n", [[]]),
-    ],
-    ids=["plain", "no final newline", "blank lines", "crlf", "non-ascii", "bom", "spaces", "newline"],
-)
-def test_files(content: bytes, lines: list[list[str]], tmp_path: Path) -> None:
-    path = tmp_path / "text.txt"
-    path.write_bytes(content)
-    assert whole(list(text_as_pieces(Text(path), Words("whitespace")))) == lines
 
 
 WORDS = st.text(st.sampled_from("ab猫é.'-é<"), min_size=1, max_size=6)

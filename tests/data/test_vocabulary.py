@@ -61,7 +61,7 @@ def test_save_and_load_give_the_same_vocabulary(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        *((text, "not a vocabulary, which is") for text in ("{", "[" * 100_000, '{"words": [3]}')),
+        ("[" * 100_000, "not a vocabulary, which is"),
         ('{"format": 2, "words": ["<eos>", "<unk>"]}', "format=2: must be 1"),
         ('{"format": 1, "words": ["<eos>", "<unk>"]}', "its hash None does not match"),
         (f'{{"format": 1, "hash": "{Vocabulary((EOS, UNK)).hash}", "words": ["<unk>", "<eos>"]}}', "its hash"),

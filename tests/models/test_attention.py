@@ -12,7 +12,7 @@ from torch import Tensor
 
 from spanlm.models.memories.attentive import BLOCK, EMPTY, running_attention
 from spanlm.models.memories.pointer_sentinel import sentinel_attention
-from spanlm.models.memories.span_buffer.attention import Grid, span_attention
+from spanlm.models.memories.span_buffer.memory import Grid, span_attention
 from spanlm.models.ops.attention import (
     LEAST_BLOCK,
     _additive_scores,

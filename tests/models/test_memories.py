@@ -97,18 +97,6 @@ def test_columns_are_lags_the_nearest_last(config: Any) -> None:
         assert slots[t].item() == len(found)
 
 
-@every_memory
-def test_memory_is_read(config: Any) -> None:
-    """Other things remembered, or nothing, give another output; where nothing is carried they cannot."""
-    memory, h = build(config, HIDDEN, VOCABULARY), values(1, 2, HIDDEN)
-    state = after_prefix(memory, 8)
-    expected = answer(read(memory, h, state)[0])
-    zeroed = {name: x if x.dtype == torch.bool else torch.zeros_like(x) for name, x in state.items()}
-    for other in (zeroed, memory.init_state(2), after_prefix(memory, 3)):
-        changed = ~torch.isclose(answer(read(memory, h, other)[0]), expected)
-        assert changed.all() == (reach(config) > 0)
-
-
 WITHOUT_SLOTS = {"log_total", "mean"}
 """Tensors of a state that have no slots, so that none of them is empty."""
 

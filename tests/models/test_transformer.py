@@ -1,4 +1,4 @@
-"""The Transformer encoder: against a loop, and against the same weights in Hugging Face's Llama and Mistral."""
+"""The Transformer encoder and its blocks: against a loop, and the same weights in Hugging Face's Llama and Mistral."""
 
 from typing import Any
 
@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from spanlm.models.encoders import TransformerConfig
-from spanlm.models.encoders.blocks import BlockStack
+from spanlm.models.encoders.blocks import BlockStack, FeedForward, start_blocks
+from spanlm.models.interfaces import Init
 from tests import reference
 from tests.models.small import EMBEDDING, assert_same, build, values
 from tests.models.twins import assert_twin, branches, projected
@@ -76,3 +77,26 @@ def test_is_a_llama_and_with_a_window_a_mistral(window: int | None) -> None:
         theirs = in_their_form(encoder, config, window)(inputs_embeds=x.transpose(0, 1)).last_hidden_state
         ours, _ = encoder(x, encoder.init_state(3))
     torch.testing.assert_close(ours, theirs.transpose(0, 1), rtol=1e-5, atol=1e-5)  # their angles are float32
+
+
+def test_reduced_precision_rounds_nothing_but_products() -> None:
+    branch, x = FeedForward(6, 10), values(4, 3, 6).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        norm, y = branch.norm(x.bfloat16()), branch(x)
+    assert norm.dtype == y.dtype == torch.float32
+    torch.testing.assert_close(norm, branch.norm(x.bfloat16().float()))
+    torch.testing.assert_close(y, branch(x), rtol=0, atol=0.02)
+    assert not torch.equal(y, branch(x))
+
+
+def test_weights_start_in_range_and_branches_in_a_smaller_one() -> None:
+    branch = FeedForward(90)
+    start_blocks(branch, Init(0.3, 0.0), layers=8)
+    assert branch.norm.weight.eq(1).all()
+    for projection, limit in ((branch.mlp.gate_proj, 0.3), (branch.mlp.up_proj, 0.3), (branch.mlp.down_proj, 0.075)):
+        assert 0.98 * limit < projection.weight.abs().max() <= limit
+
+
+@pytest.mark.parametrize(("size", "hidden"), [(3, 8), (12, 32), (650, 1736)])
+def test_size_by_default(size: int, hidden: int) -> None:
+    assert FeedForward(size).mlp.up_proj.out_features == hidden

@@ -1,5 +1,7 @@
-"""What a training step asks of a GPU, counted without one."""
+"""What a training step asks of a GPU, counted without one; what memory it takes."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -89,3 +91,21 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for split in ("train", "valid", "test"):
         (folder / f"{split}.txt").write_text("\n".join(["<unk>", *lines]) + "\n", encoding="utf-8")
     return folder
+
+
+MEMORY = """
+import torch
+from spanlm.training.bench import step_megabytes
+CPU = torch.device("cpu")
+held = torch.ones(2**23)
+print(*(step_megabytes(lambda: torch.ones(n) + 1, CPU) for n in (2**10, 2**23)))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_memory_of_a_step_is_what_it_takes_beside_what_is_there() -> None:
+    """In a process of its own: in this one memory that others have freed may serve the step."""
+    said = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True).stdout
+    small, large = map(float, said.split())
+    assert small < 8 and 60 < large < 80

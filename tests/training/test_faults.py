@@ -17,15 +17,7 @@ from spanlm.training.run import train
 from spanlm.training.trainer import Trainer
 from tests.cases import rest_slow
 from tests.training.processes import Processes
-from tests.training.small import (
-    Heard,
-    checkpoints,
-    differing,
-    goes_on_exactly,
-    make_config,
-    make_corpus,
-    outcome,
-)
+from tests.training.small import Heard, checkpoints, differing, goes_on_exactly, make_config, make_corpus, outcome
 from tests.training.test_signals import OPTIONS, until
 
 

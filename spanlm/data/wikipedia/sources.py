@@ -76,7 +76,6 @@ class Source:
         return digest_of(self.path)
 
     def records(self) -> Iterator[Record]:
-        """Yield the records of the file in order."""
         try:
             yield from DumpReader(self.path).pages(self.chunks()) if self.is_dump else self._lines(self.chunks())
         except InputError as error:
@@ -130,7 +129,6 @@ class Source:
 
 
 def digest_of(path: Path) -> str:
-    """Return a file's SHA-256 (hex)."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

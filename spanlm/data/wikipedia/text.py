@@ -88,7 +88,7 @@ def normalise(text: str) -> str:
 
 def drop_elements(opening: re.Pattern[str], text: str) -> str:
     """Drop comments and elements with their contents; the group of `opening` is a name, or None for a comment."""
-    kept: list[str] = []
+    parts: list[str] = []
     begin, endless = 0, set()  # names without a closing tag from here on, so not later either; those elements stay
     for mark in opening.finditer(text):
         name = (mark[1] or "").lower()
@@ -101,9 +101,9 @@ def drop_elements(opening: re.Pattern[str], text: str) -> str:
         if end is None:
             endless.add(name)
         else:
-            kept.append(text[begin : mark.start()])
+            parts.append(text[begin : mark.start()])
             begin = end.end()
-    return "".join(kept) + text[begin:]
+    return "".join(parts) + text[begin:]
 
 
 def prose(text: str, title: str, left_out: Counter[str]) -> Iterator[str]:
@@ -191,7 +191,6 @@ _CONTRACTED = re.compile(r"(.+)(n't|'(?:s|re|ve|ll|d|m))|(can)(not)|(gon|wan)(na
 
 
 def cut_sentence(sentence: str, lowercase: bool = False) -> list[str]:
-    """Cut one normalised sentence into words."""
     words: list[str] = []
     written = sentence.split()
     for number, word in enumerate(written, 1):

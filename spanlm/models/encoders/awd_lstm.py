@@ -15,6 +15,7 @@ with H of their layer, for every model.init_range, and both bias vectors learn.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import pairwise
 from typing import Literal, Self, cast
@@ -24,7 +25,7 @@ from torch.func import functional_call
 
 from spanlm.models.encoders.stacks import EncoderConfig, FusedLSTM, in_one_chunk, zeros_of
 from spanlm.models.interfaces import Encoder, Init, Tensors
-from spanlm.models.kernels import loop_is_faster, square_units
+from spanlm.models.kernels import loop_is_faster
 from spanlm.models.ops.dropout import dropped, locked_dropout
 from spanlm.models.ops.lstm import lstm_layer
 from spanlm.options import RATE, at_least, option, options
@@ -94,7 +95,7 @@ class AWDLSTMEncoder(Encoder):
 
     def _read(self, layer: FusedLSTM, x: Tensor, state: Pair) -> tuple[Tensor, Pair]:
         weights = self._weights(layer)
-        if loop_is_faster(square_units(layer.input_size, layer.hidden_size), x):
+        if loop_is_faster(math.sqrt(layer.hidden_size * max(layer.input_size, layer.hidden_size)), x):
             (h,), (c,) = state
             bias = weights["bias_ih_l0"] + weights["bias_hh_l0"]
             outputs, c = lstm_layer(x, h, c, weights["weight_ih_l0"], bias, weights["weight_hh_l0"])

@@ -30,9 +30,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import silu, softplus
 
-from spanlm.models.encoders.blocks import BlockConfig, BlockStack
+from spanlm.models.encoders.blocks import BlockConfig, BlockStack, Projection, RMSNorm
 from spanlm.models.interfaces import Encoder, Init, Tensors
-from spanlm.models.ops.block import Projection, RMSNorm
 from spanlm.models.ops.precision import no_autocast, wide
 from spanlm.options import at_least, option, options
 

@@ -21,10 +21,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from spanlm.models.encoders.blocks import BlockConfig, BlockStack
+from spanlm.models.encoders.blocks import BlockConfig, BlockStack, Projection
 from spanlm.models.interfaces import Encoder, Init, Tensors
 from spanlm.models.kernels import linear
-from spanlm.models.ops.block import Projection
 from spanlm.models.ops.precision import wide
 from spanlm.options import at_least, option, options
 

@@ -14,10 +14,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from spanlm.models.encoders.stacks import LSTMConfig, StackConfig
+from spanlm.models.encoders.blocks import Projection
+from spanlm.models.encoders.stacks import FORGET_BIAS, LSTMConfig, StackConfig
 from spanlm.models.interfaces import Encoder, Init, Tensors
 from spanlm.models.kernels import linear
-from spanlm.models.ops.block import Projection
 from spanlm.models.ops.dropout import dropout
 from spanlm.models.ops.lstm import GATES
 from spanlm.models.ops.precision import wide
@@ -31,11 +31,7 @@ class MogrifierLSTMConfig(StackConfig):
     kind: Literal["mogrifier_lstm"] = "mogrifier_lstm"
     rounds: int = option("r, how often one of the two gates the other", default=5, limit=at_least(1))
     rank: int | None = option("rank of the gates' matrices; null: full", default=None, limit=at_least(1))
-    forget_bias: float | None = option(
-        "where the forget gate's bias starts (1: a cell remembers at first); null: uniform like every other bias",
-        default=1.0,
-        limit=FINITE,
-    )
+    forget_bias: float | None = option(FORGET_BIAS, default=1.0, limit=FINITE)
 
     @property
     def equation(self) -> str:

@@ -27,6 +27,8 @@ from spanlm.models.ops.dropout import dropout
 from spanlm.models.ops.lstm import lstm_layer
 from spanlm.options import FINITE, RATE, at_least, option, options
 
+FORGET_BIAS = "where the forget gate's bias starts (1: a cell remembers at first); null: uniform like every other bias"
+
 
 @options("model.encoder")
 class EncoderConfig:
@@ -138,9 +140,9 @@ def _read(kernel: Any, stack: nn.RNNBase, x: Tensor, *state: Tensor) -> tuple[Te
         weights_of = _weights(stack, layer)
         weights_of = weights_of if x.is_cpu else in_one_chunk(weights_of)
         x = dropout(x, rate if layer else 0.0, train)
-        x, *end = call(x, list(weights_of.values()), 1, 0.0, [of[layer : layer + 1] for of in state])
+        x, *end = call(x, list(weights_of.values()), 1, 0.0, [part[layer : layer + 1] for part in state])
         ends.append(end)
-    return x, *(torch.cat(of) for of in zip(*ends, strict=True))
+    return x, *map(torch.cat, zip(*ends, strict=True))
 
 
 def _weights(stack: nn.RNNBase, layer: int) -> Tensors:
@@ -163,11 +165,7 @@ class LSTMConfig(StackConfig):
     """Long short-term memory, one bias per gate."""
 
     kind: Literal["lstm"] = "lstm"
-    forget_bias: float | None = option(
-        "where the forget gate's bias starts (1: a cell remembers at first); null: uniform like every other bias",
-        default=1.0,
-        limit=FINITE,
-    )
+    forget_bias: float | None = option(FORGET_BIAS, default=1.0, limit=FINITE)
 
     def build(self, input_size: int, init: Init) -> LSTMEncoder:
         return LSTMEncoder(self, input_size, init)

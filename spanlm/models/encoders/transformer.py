@@ -22,10 +22,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from spanlm.models.encoders.blocks import BlockConfig, BlockStack
+from spanlm.models.encoders.blocks import BlockConfig, BlockStack, Projection
 from spanlm.models.interfaces import Encoder, Init, Tensors
 from spanlm.models.ops.attention import cleared, with_steps
-from spanlm.models.ops.block import Projection
 from spanlm.models.ops.precision import no_autocast, wide, wide_dtype
 from spanlm.options import at_least, option, options
 
@@ -85,8 +84,8 @@ class SelfAttention(Encoder):
     def forward(self, x: Tensor, state: Tensors) -> tuple[Tensor, Tensors]:
         steps, filled = len(x), with_steps(state["filled"], len(x))
         queries = self.q_proj(x)
-        kept = [cleared(state[name], state["filled"]).to(queries.dtype) for name in ("keys", "values")]
-        keys, values = torch.cat([kept[0], self.k_proj(x)]), torch.cat([kept[1], self.v_proj(x)])
+        carried = [cleared(state[name], state["filled"]).to(queries.dtype) for name in ("keys", "values")]
+        keys, values = torch.cat([carried[0], self.k_proj(x)]), torch.cat([carried[1], self.v_proj(x)])
         places = torch.arange(len(filled), device=x.device)
         lags = places[-steps:].unsqueeze(1) - places
         seen = (lags >= 0) & (lags <= self._window) & filled.T.unsqueeze(1)  # (B, T, W + T)

@@ -22,7 +22,7 @@ from typing import Literal, cast
 import torch
 from torch import Tensor, nn
 
-from spanlm.models.encoders.stacks import EncoderConfig, FusedLSTM, LSTMConfig, initialise, zeros_of
+from spanlm.models.encoders.stacks import FORGET_BIAS, EncoderConfig, FusedLSTM, LSTMConfig, initialise, zeros_of
 from spanlm.models.interfaces import Encoder, Init, Tensors
 from spanlm.models.ops.dropout import dropout_mask, keep_mask, locked_dropout
 from spanlm.models.ops.lstm import GATES, lstm_recurrence
@@ -45,11 +45,7 @@ class VariationalLSTMConfig(EncoderConfig):
     )
     zoneout_h: float = option("probability that a unit keeps its last output", default=0.0, limit=RATE)
     zoneout_c: float = option("probability that a unit keeps its last cell", default=0.0, limit=RATE)
-    forget_bias: float | None = option(
-        "where the forget gate's bias starts (1: a cell remembers at first); null: uniform like every other bias",
-        default=1.0,
-        limit=FINITE,
-    )
+    forget_bias: float | None = option(FORGET_BIAS, default=1.0, limit=FINITE)
 
     @property
     def description(self) -> str:

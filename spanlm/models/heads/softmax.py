@@ -152,13 +152,13 @@ class _LinearLogProb(torch.autograd.Function):
         ctx: Any, *grads: Tensor
     ) -> tuple[Tensor, Tensor, Tensor | None, None, Tensor, None, None]:
         (grad,) = grads
-        inputs, matrix, bias, targets, margin, log_p, kept = ctx.saved_tensors
+        inputs, matrix, bias, targets, margin, log_p, saved_softmax = ctx.saved_tensors
         linear, missed = LinearSoftmax(matrix, bias, matrix.dtype, len(inputs)), -torch.expm1(log_p)
         total = LinearGradients(linear)
 
         def of_rows(rows: slice) -> Tensor:
             # a function, whose locals free a chunk's softmaxes before the next chunk's
-            softmax = kept
+            softmax = saved_softmax
             if softmax is None:
                 _, softmax = linear.log_p(inputs[rows], targets[rows], margin[rows], keep=True)
             return total.add(inputs[rows], targets[rows], missed[rows], softmax, grad[rows])
@@ -214,17 +214,6 @@ def wide_logits(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return wide(linear(x, weight)) + bias
 
 
-def adversarial_margin(x: Tensor, weight: Tensor, targets: Tensor, epsilon: float) -> Tensor:
-    """Return the margin (N,) to subtract from the logits of targets (N,), for inputs x (N, D) and W (V, D)."""
-    x = wide(x)
-    with torch.no_grad():
-        words = weight[targets]
-        x_norm, word_norm = ((v.square().sum(1, keepdim=True) + 1e-8).sqrt() for v in (x, words))
-        change = epsilon * word_norm * x / x_norm  # -δ
-        change = change * ((x * words).sum(1, keepdim=True) > 0)
-    return (change * x).sum(1)
-
-
 class AdversarialHead(MixingHead):
     """A head with the adversarial margin, which acts only in training."""
 
@@ -232,9 +221,16 @@ class AdversarialHead(MixingHead):
     """ε."""
 
     def margin(self, x: Tensor, weight: Tensor, targets: Tensor) -> Tensor | None:
-        """Return the margin of `adversarial_margin` for targets (N,), x (N, D) and W (V, D); None in evaluation."""
-        moved = self.training and self.adversarial
-        return adversarial_margin(x, weight, targets, self.adversarial) if moved else None
+        """Return the margin (N,) to subtract from the logits of targets (N,), of x (N, D), W (V, D); None: none."""
+        if not self.training or not self.adversarial:
+            return None
+        x = wide(x)
+        with torch.no_grad():
+            words = weight[targets]
+            x_norm, word_norm = ((v.square().sum(1, keepdim=True) + 1e-8).sqrt() for v in (x, words))
+            change = self.adversarial * word_norm * x / x_norm  # -δ
+            change = change * ((x * words).sum(1, keepdim=True) > 0)
+        return (change * x).sum(1)
 
 
 class AdversarialConfig:

@@ -207,8 +207,8 @@ class AttentiveMemory(Memory):
         return torch.cat([cleared(state["values"], state["filled"]).to(h.dtype), h])
 
     def carried(self, values: Tensor, before: Tensor, steps: int) -> Tensors:
-        kept = slice(None) if self.window is None else slice(steps, None)
-        return {"values": values[kept], "filled": with_steps(before, steps)[kept]}
+        held = slice(None) if self.window is None else slice(steps, None)
+        return {"values": values[held], "filled": with_steps(before, steps)[held]}
 
 
 class NoAttention(AttentiveMemory):

@@ -16,7 +16,6 @@ Words before a document are masked.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import torch
@@ -93,9 +92,6 @@ class LinearComposition(nn.Module):
         return composed
 
 
-_COMPOSITIONS: dict[str, Callable[[int], nn.Module]] = {"gated": GatedComposition, "linear": LinearComposition}
-
-
 class RecurrentMemory(Memory):
     """h (T, B, H) and tokens (T, B) -> features (T, B, H), attention (T, B, n) whose last column is lag 0.
 
@@ -111,7 +107,8 @@ class RecurrentMemory(Memory):
         lags = [nn.Parameter(torch.empty(config.window, hidden_size)) if config.temporal else None for _ in range(2)]
         self.key_lags: nn.Parameter | None = lags[0]  # T^M, oldest lag first
         self.value_lags: nn.Parameter | None = lags[1]  # T^C
-        self.composition: nn.Module = _COMPOSITIONS[config.composition](hidden_size)
+        composition = GatedComposition if config.composition == "gated" else LinearComposition
+        self.composition: nn.Module = composition(hidden_size)
         init.start_all(self)
 
     def init_state(self, batch_size: int) -> Tensors:

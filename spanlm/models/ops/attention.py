@@ -103,12 +103,12 @@ class _AdditiveScores(torch.autograd.Function):
     @staticmethod
     @without_autocast
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        query, keys, weight, *kept = ctx.saved_tensors
+        query, keys, weight, *activations = ctx.saved_tensors
         grad_scores = grads[0].permute(2, 0, 1).contiguous()
         grad_query, grad_keys, grad_weight = map(torch.zeros_like, (query, keys, weight))
-        room, again = _scratch(ctx.slices, query), None if kept else _scratch(ctx.slices, query)
+        room, again = _scratch(ctx.slices, query), None if activations else _scratch(ctx.slices, query)
         for n, (columns, queries, slots) in enumerate(ctx.slices):
-            s = kept[n] if kept else _sigmoid(query[queries], keys[slots], again)
+            s = activations[n] if activations else _sigmoid(query[queries], keys[slots], again)
             g = grad_scores[columns, queries]
             grad_weight += g.reshape(-1) @ s.reshape(-1, len(weight))
             # the gradient of σ alone; the common factor 4 w comes last

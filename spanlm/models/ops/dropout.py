@@ -28,10 +28,13 @@ def sharing_streams(rank: int, ranks: int) -> Iterator[None]:
         _SHARE.reset(token)
 
 
-def drawn(draw: Callable[[Sequence[int]], Tensor], shape: Sequence[int], streams: int) -> Tensor:
-    """Call `draw` for the shape over all ranks' streams (dimension `streams`); return this rank's part."""
+def drawn(draw: Callable[[Sequence[int]], Tensor], shape: Sequence[int], streams: int | None) -> Tensor:
+    """Call `draw` for the shape over all ranks' streams; return this rank's part.
+
+    `streams` is the dimension of the streams, here and below; None: all share the draw.
+    """
     rank, ranks = _SHARE.get()
-    if ranks == 1:
+    if ranks == 1 or streams is None:
         return draw(shape)
     size = shape[streams]
     return draw([*shape[:streams], size * ranks, *shape[streams + 1 :]]).narrow(streams, rank * size, size).contiguous()
@@ -46,7 +49,7 @@ def rounded(rate: float) -> float:
 
 
 def keep_mask(shape: Sequence[int], rate: float, device: torch.device, streams: int | None = None) -> Tensor:
-    """Draw where a mask is not 0, as bool; `streams`: dimension of the streams; None: all share the mask."""
+    """Draw where a mask is not 0, as bool."""
     first = int((rounded(rate) - 0.5) * _VALUES)
 
     def draw(shape: Sequence[int]) -> Tensor:
@@ -54,23 +57,21 @@ def keep_mask(shape: Sequence[int], rate: float, device: torch.device, streams: 
         bits = torch.empty(-(-count // 4), dtype=torch.int64, device=device).random_(-(2**63), None)
         return bits.view(torch.int16)[:count].view(*shape) >= first
 
-    return draw(shape) if streams is None else drawn(draw, shape, streams)
+    return drawn(draw, shape, streams)
 
 
 def dropout_mask(shape: Sequence[int], rate: float, like: Tensor, streams: int | None) -> Tensor:
-    """Draw a mask with the type and device of `like`; `streams`: dimension of the streams; None: all share it."""
-    if like.is_cpu:
-        return keep_mask(shape, rate, like.device, streams).to(like.dtype).div_(1 - rounded(rate))
-    return mask_on_gpu(shape, rate, like, streams).div_(1 - rounded(rate))
+    """Draw a mask with the type and device of `like`."""
+    return _ones_and_zeros(shape, rate, like, streams).to(like.dtype).div_(1 - rounded(rate))
+
+
+def _ones_and_zeros(shape: Sequence[int], rate: float, like: Tensor, streams: int | None) -> Tensor:
+    return keep_mask(shape, rate, like.device, streams) if like.is_cpu else mask_on_gpu(shape, rate, like, streams)
 
 
 def mask_on_gpu(shape: Sequence[int], rate: float, like: Tensor, streams: int | None) -> Tensor:
     """Draw 0 and 1 by one call, for each of which a GPU waits, where a processor's way has three."""
-
-    def draw(shape: Sequence[int]) -> Tensor:
-        return like.new_empty(shape).bernoulli_(1 - rounded(rate))
-
-    return draw(shape) if streams is None else drawn(draw, shape, streams)
+    return drawn(lambda shape: like.new_empty(shape).bernoulli_(1 - rounded(rate)), shape, streams)
 
 
 def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
@@ -81,9 +82,8 @@ def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
 
 
 def dropped(x: Tensor, rate: float, streams: int | None = None) -> Tensor:
-    """Drop numbers of x independently; `streams`: dimension of the streams; None: all share x."""
-    kept = keep_mask(x.shape, rate, x.device, streams) if x.is_cpu else mask_on_gpu(x.shape, rate, x, streams)
-    return x * kept / (1 - rounded(rate))
+    """Drop numbers of x independently."""
+    return x * _ones_and_zeros(x.shape, rate, x, streams) / (1 - rounded(rate))
 
 
 def locked_dropout(x: Tensor, rate: float, training: bool) -> Tensor:

@@ -104,10 +104,10 @@ class _Recurrence(torch.autograd.Function):
         return at_gates, grad_h, grad_c, grad_weight.to(grad_h.dtype), None, None, None, None, None
 
 
-def _split(grad: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor | float]:
-    if kept is None:
+def _split(grad: Tensor, share: Tensor | None) -> tuple[Tensor, Tensor | float]:
+    if share is None:
         return grad, 0.0
-    old = grad * kept
+    old = grad * share
     return grad - old, old
 
 
@@ -214,12 +214,12 @@ def _loop_back(
     to_gates = zip(slopes[:, :, :-1].unbind(), slopes[:, :, -1].unbind(), to_c.unbind(), strict=True)
     steps = list(zip(given_h.to(cs.dtype).unbind(), gates[:, :, 1].unbind(), at_gates.unbind(), to_gates, strict=True))
     after: Tensor | None = None
-    for grad_output, kept, at, (slopes_c, slopes_h, slope) in reversed(steps):
+    for grad_output, forget, at, (slopes_c, slopes_h, slope) in reversed(steps):
         grad_h = grad_output if after is None else grad_output + times(after)
         grad_c.addcmul_(grad_h, slope, value=4)
         torch.mul(every_c, slopes_c, out=of_c)
         torch.mul(grad_h, slopes_h, out=of_h)
-        grad_c.mul_(kept)
+        grad_c.mul_(forget)
         summed.add_(wide)
         after = at.copy_(wide.flatten(1))
     return at_gates, summed.sum(0).flatten(), grad_c

@@ -138,8 +138,8 @@ class SpanMixture:
         """−η r log λ, the second term of Eq. 11, (T, B); where r < 0 with log λ not below `LEAST_LOG_SHARE`."""
         log_share = wide(self.gate).log_softmax(-1)[..., 0]
         # a positive reward keeps its gradient however small λ is: a closed gate can open again
-        kept = torch.where(reward < 0, log_share.clamp(min=LEAST_LOG_SHARE), log_share)
-        return -self.reward.weight * reward * kept
+        bounded = torch.where(reward < 0, log_share.clamp(min=LEAST_LOG_SHARE), log_share)
+        return -self.reward.weight * reward * bounded
 
     @torch.no_grad()
     def metrics(self, log_p: Tensor, log_q: Tensor, reward: Tensor) -> dict[str, Tensor]:
