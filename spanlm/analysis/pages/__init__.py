@@ -187,13 +187,14 @@ def darkest(seen: NDArray[np.floating[Any]]) -> float:
 def filled_page(
     template: str, parts: Mapping[str, str], styles: Sequence[str], scripts: Sequence[str], title: str
 ) -> str:
-    """Fill the `{{places}}` of a template with `parts`, markup of our own, the title, and the files' contents."""
+    """Put a template below the heading of `page.html`, and `parts`, markup of our own, and files into their places."""
     style, script = ("".join(map(_resource, names)) for names in (styles, scripts))
     runs = f"script-src '{_digest(script)}'; " if scripts else ""
     policy = f"default-src 'none'; style-src '{_digest(style)}'; {runs}base-uri 'none'; form-action 'none'"
     filled = {**parts, "policy": policy, "title": escaped(title), "style": style, "script": script}
+    page = _resource("page.html").replace("{{body}}", _resource(template))
     # one pass: what is put in is not searched again, so a word may be {{script}}
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: filled[place[1]], _resource(template))
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: filled[place[1]], page)
 
 
 def page_data(content: Mapping[str, Any]) -> str:
