@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from spanlm.analysis.curves import LABELS, Curve
+from spanlm.analysis.curves import EXPLAINED, LABELS, Curve, Utilisation, spread_epochs
 from spanlm.analysis.lags import HOLLOW, LAST, LagProfile, MeasuredLags, PublishedRow, axis_title, notes
-from spanlm.analysis.utilisation import EXPLAINED, Utilisation, spread_epochs
 from spanlm.errors import InputError, require
 
 if TYPE_CHECKING:

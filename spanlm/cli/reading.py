@@ -13,8 +13,7 @@ import numpy as np
 
 from spanlm.analysis.export import checked_suffix, json_bytes, write_whole
 from spanlm.analysis.figures import FIGURES, STYLES, Point, Series, context_figure, figure_bytes
-from spanlm.analysis.reading import Gain, NestedModels, Times
-from spanlm.analysis.reading_r import SCRIPT, write_r
+from spanlm.analysis.reading import SCRIPT, Gain, NestedModels, Times, write_r
 from spanlm.analysis.reading_surprisal import Surprisal, context_of, surprisals
 from spanlm.analysis.reading_table import ReadingTable, choose_readings, needs_frequencies, read_times
 from spanlm.cli.family import family_members

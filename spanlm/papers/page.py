@@ -14,11 +14,11 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from spanlm.analysis import figures
+from spanlm.analysis.curves import Utilisation
 from spanlm.analysis.export import write_whole
 from spanlm.analysis.figures import Panel, Point, RowsPanel, Series
 from spanlm.analysis.heat_maps import sentence_figure, text_figure
 from spanlm.analysis.snapshots import Snapshot, snapshot_figure
-from spanlm.analysis.utilisation import Utilisation
 from spanlm.papers.paper import WORD_CLASSES, Dynamic, Paper, Plain, Row, Table
 from spanlm.papers.plan import Plan
 from spanlm.papers.request import Request

@@ -16,9 +16,9 @@ import numpy as np
 
 from spanlm.analysis.attend import attention_by_lag, excerpt
 from spanlm.analysis.compare import text_blocks
+from spanlm.analysis.curves import utilisation_of
 from spanlm.analysis.export import write_whole
 from spanlm.analysis.snapshots import snapshot_of
-from spanlm.analysis.utilisation import utilisation_of
 from spanlm.config import RunConfig, first_difference
 from spanlm.data.cbt import Defect, is_cbt_like, word_class
 from spanlm.data.config import SPLITS, Split

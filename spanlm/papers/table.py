@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from spanlm.analysis.curves import spread_epochs
 from spanlm.analysis.figures import Value
 from spanlm.analysis.lags import PUBLISHED, LagProfile, MeasuredLags, lag_columns, notes
-from spanlm.analysis.utilisation import spread_epochs
 from spanlm.config import RunConfig
 from spanlm.papers.certainty import NONE, Certainty, certainty
 from spanlm.papers.paper import (

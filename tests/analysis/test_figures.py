@@ -13,6 +13,7 @@ import matplotlib
 import numpy as np
 import pytest
 
+from spanlm.analysis.curves import Utilisation
 from spanlm.analysis.figures import (
     MUTED,
     PAPER,
@@ -29,14 +30,13 @@ from spanlm.analysis.figures import (
     utilisation_figure,
 )
 from spanlm.analysis.lags import PUBLISHED, LagProfile, MeasuredLags
-from spanlm.analysis.utilisation import Utilisation
 from spanlm.errors import InputError
 from tests.cases import rest_slow
 
 from .shown import assert_texts_apart, lines, texts
+from .test_curves import LONG, ONE
 from .test_heat_maps import KINDS as WORDS
 from .test_lags import CURRENT, RM, SHORT, SPANS, WHOLE, as_published
-from .test_utilisation import LONG, ONE
 
 EQUAL = LagProfile(tuple([100 / 15] * 15), 1234, 5)
 SPANS_ALONE = MeasuredLags("spans", "a text", SPANS)
