@@ -207,8 +207,8 @@ class MeasuredLags:
             return None
         if self.profile.window == len(row.percent):
             return row
-        kept = row.percent[-self.profile.window :]
-        return replace(row, percent=tuple(100 * x / sum(kept) for x in kept), scaled=True)
+        nearest = row.percent[-self.profile.window :]
+        return replace(row, percent=tuple(100 * x / sum(nearest) for x in nearest), scaled=True)
 
 
 def check_alike(attentions: Mapping[str, Attention]) -> None:

@@ -243,7 +243,7 @@ def record_measurement(task: Task, corpus: Corpus, report: Report) -> dict[str, 
     tried again.
     """
     members = [_member(_read(job)) for job in task.jobs]
-    models = [load_model(job) for job in task.jobs]
+    models = [require_weights(load_run(job), str(job.record)) for job in task.jobs]
     details: dict[str, Any] = {}
     results: dict[str, Any] = {}
     began = time.perf_counter()
@@ -315,11 +315,6 @@ def load_run(job: Task, why: str = "") -> Model:
             "train again."
         )
     return load(job.folder, "cpu" if job.by_counting else job.network.training.device)
-
-
-def load_model(job: Task, why: str = "") -> TrainedModel:
-    """Load a trained network likewise."""
-    return require_weights(load_run(job, why), str(job.record))
 
 
 def missing(job: Task, record: Mapping[str, Any]) -> list[Measure]:

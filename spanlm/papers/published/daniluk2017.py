@@ -279,8 +279,8 @@ def _figure(name: str, about: str, *rows: Row, text: PublishedText = TEXT, **mor
     return Table(name=name, kind="figure", about=about, rows=by_name(*rows), text=text, **more)
 
 
-def _accuracy(by: str, words: str) -> Details:
-    columns = (*(f"{by}: {title}" for title in WORD_CLASSES.values()), "test ppl")
+def _accuracy(score: str, words: str) -> Details:
+    columns = (*(f"{score}: {title}" for title in WORD_CLASSES.values()), "test ppl")
     return Details(f"Accuracy by the probability of the {words}, with 95 % intervals", columns, notes=True)
 
 

@@ -110,7 +110,7 @@ PAPER = Paper(
         Table(
             name=name,
             label=name,
-            about=what,
+            about=text,
             rows=_ROWS,
             measure="excess",
             columns=_COLUMNS,
@@ -118,7 +118,7 @@ PAPER = Paper(
             corpus=f"{PREFIX}{source}",
             remark=use,
         )
-        for name, (source, what, use) in SOURCES.items()
+        for name, (source, text, use) in SOURCES.items()
     ),
     columns={"excess": Column("excess_bits", digits=3), "law": Column("law.test", digits=3)},
     scales=(
