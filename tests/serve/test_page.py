@@ -351,7 +351,8 @@ def test_words_are_drawn_taken_undone_and_explained(visit: Open) -> None:
     first = made.nth(1).inner_text()
     made.nth(1).click()
     assert f"Why “{first}”?" in page.locator("#why").inner_text() and "You took it" in page.locator("#why").inner_text()
-    page.locator("#why", has_text="looked most at").wait_for()
+    page.locator("#why", has_text="looked most at “").wait_for()
+    assert "undefined" not in page.locator("#why").inner_text()
     page.locator("#why .candidate").nth(0).click()
     assert made.count() == 2
     page.locator("#undo").click()

@@ -32,6 +32,7 @@ function percent(share) {
 }
 
 const wholePercent = (share) => (share >= 0.9995 ? 100 : Math.min(Math.round(100 * share), 99));
+const shareLabel = (share) => (share >= 0.01 ? wholePercent(share) : "");
 const inBits = (bits) => (bits === null ? "not predicted" : `${bits.toFixed(1)} bits`);
 const signed = (lag) => (lag ? `−${lag}` : "0");
 const hugsLeft = (word) => /^([.,;:!?%)\]}…»”’]+|n't|'(s|re|ve|ll|d|m|t)?)$/i.test(word);

@@ -5,25 +5,17 @@
 
 const NAMED_SPANS = 6; // spans told in words
 
-class SpansView {
+class SpansView extends LooksView {
   constructor(reader) {
-    this.reader = reader;
+    super(reader);
     this.attends = true;
-    const { bits, gate } = reader.content;
-    this.tints = {
-      surprisal: { most: `${reader.most} bits`, share: (t) => (bits[t] ?? 0) / reader.most },
-      "the gate (λ)": { most: "λ 1", share: (t) => gate[t] ?? 0 },
-    };
-    this.axes = { guess: 0, look: 0 };
-    this.came = make("div", "came");
+    const { gate } = reader.content;
+    this.tints["the gate (λ)"] = { most: "λ 1", share: (t) => gate[t] ?? 0 };
     this.preferred = make("p", "note");
     this.share = make("span", "share");
     this.gate = make("div", "gate", this.share);
     this.parts = Object.fromEntries(["mixture", "buffer", "encoder"].map((part) => [part, make("ol", "guesses")]));
     this.spans = make("h2", "");
-    this.lags = make("div", "lags");
-    this.lags.setAttribute("role", "img");
-    this.peaks = make("ol", "peaks");
   }
 
   layPanel() {
@@ -54,10 +46,6 @@ class SpansView {
   }
 
   inWords(look) { return `${this.wordsOf(look)}, ${percent(look.weight)}`; }
-
-  seen(t) {
-    return this.looks(t).map((look) => ({ ...look, label: look.weight >= 0.01 ? wholePercent(look.weight) : "" }));
-  }
 
   tell(t) {
     const { reader } = this, { tokens, expected, gate } = reader.content;
