@@ -1,8 +1,9 @@
 """Pages of words: each one HTML file, without network.
 
-The words of a text can be pointed at, or those listed at which models differ. A page's style, script and data are inside. The words of a text are data, never markup: they travel as JSON whose
-`<`, `>` and `&` are escaped, and the script puts them into text nodes. The Content-Security-Policy lets nothing run or
-load but the one script and the one style sheet whose SHA-256 it names.
+The words of a text can be pointed at, or those listed at which models differ. Style, script and data are inside. Words
+are data, never markup: they travel as JSON whose `<`, `>` and `&` are escaped, and the script puts them into text
+nodes. The Content-Security-Policy lets nothing run or load but the one script and the one style sheet whose SHA-256 it
+names.
 """
 
 from __future__ import annotations
