@@ -42,7 +42,6 @@ def signed(lag: int) -> str:
 
 
 def axis_title(nearest_lag: int, span: int = 1) -> str:
-    """Return the title of an axis of lags."""
     if span > 1:
         return f"words back to the last word of a span of {span}"
     return "words back" if nearest_lag else "words back (0: the current word)"

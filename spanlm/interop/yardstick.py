@@ -209,7 +209,6 @@ class Yardstick(Model):
     def _units(
         self, pieces: Iterable[Piece], state: Context, rows: int | None = None, precision: Precision = "fp32"
     ) -> Iterator[_Unit]:
-        """Score words and line ends in order."""
         before = [self._opening]
         for texts, fresh in _contexts(pieces, state):
             read = list(map(self._read, texts))

@@ -71,7 +71,6 @@ def at(record: Record, path: str) -> Any:
 
 
 def spread(values: Iterable[float]) -> Value:
-    """Summarise a number over several seeds."""
     numbers = list(values)
     return Value(fmean(numbers), min(numbers), max(numbers))
 

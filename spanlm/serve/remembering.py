@@ -24,7 +24,6 @@ class Memo:
         self._values = OrderedDict[tuple[str, bytes], tuple[Readout, LMState, int]]()
 
     def get(self, key: tuple[str, bytes]) -> tuple[Readout, LMState] | None:
-        """Return the readout and the state of a key, or None."""
         with self._lock:
             if key not in self._values:
                 return None
@@ -60,7 +59,6 @@ class Remembering(NextWordModel):
         self.eval()
 
     def init_state(self, batch_size: int) -> LMState:
-        """Return the state of `batch_size` streams at their start."""
         state = self.model.init_state(batch_size)
         return _Known(state.encoder, state.memory) if batch_size == 1 else state
 

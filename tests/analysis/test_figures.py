@@ -185,10 +185,6 @@ def test_every_row_has_its_dot_its_whisker_and_one_number() -> None:
 def test_more_than_can_be_told_apart_is_refused() -> None:
     with pytest.raises(InputError, match=r"of 8 models: must be at most 7"):
         lag_figure([replace(SHORT, name=str(n)) for n in range(8)])
-    with pytest.raises(InputError, match=r"of 8 models: must be at most 7"):
-        utilisation_figure("t", [replace(ONE, name=str(n)) for n in range(8)])
-    with pytest.raises(InputError, match="of 8 models: must be at most 7"):
-        sweep_figure("t", "x", "y", (Panel("p", tuple(replace(LADDER, name=str(n)) for n in range(8))),))
 
 
 def linear(colour: str) -> np.ndarray:
