@@ -16,6 +16,20 @@ function make(tag, className, ...children) {
   return element;
 }
 
+function option(value, text, selected = false) {
+  const element = make("option", "", text);
+  element.value = value;
+  element.selected = selected;
+  return element;
+}
+
+function button(text, act, className = "") {
+  const element = make("button", className, text);
+  element.type = "button";
+  element.addEventListener("click", act);
+  return element;
+}
+
 function draw(tag, attributes) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
@@ -138,9 +152,7 @@ class Reader {
     this.panel = make("section", "panel");
     this.panel.setAttribute("aria-label", `What the model${side && ` ${side}`} did at this word`);
     this.panel.tabIndex = 0;
-    this.fold = make("button", "bare fold");
-    this.fold.type = "button";
-    this.fold.addEventListener("click", () => this.layFold(!this.folded));
+    this.fold = button("", () => this.layFold(!this.folded), "bare fold");
     this.layFold(false);
     this.key = make("ul", "key");
     this.key.setAttribute("aria-label", "Key");
@@ -232,12 +244,7 @@ class Reader {
   tint() {
     const options = this.view.tints;
     if (!(this.tintName in options)) this.tintName = "";
-    this.tints.replaceChildren(...["", ...Object.keys(options)].map((name) => {
-      const option = make("option", "", name || "nothing");
-      option.value = name;
-      option.selected = name === this.tintName;
-      return option;
-    }));
+    this.tints.replaceChildren(...["", ...Object.keys(options)].map((name) => option(name, name || "nothing", name === this.tintName)));
     const chosen = options[this.tintName];
     this.text.classList.toggle("tinted", Boolean(chosen));
     this.ramp.hidden = this.rampEnd.hidden = !chosen;

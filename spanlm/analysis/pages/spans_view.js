@@ -77,10 +77,9 @@ class SpansView extends LooksView {
     }));
     this.lags.setAttribute("aria-label", "Attention by span, the newest to the right. " + peaks.map((look) => this.inWords(look)).join(", "));
     this.peaks.replaceChildren(...peaks.map((look) => {
-      const jump = make("button", "word", this.wordsOf(look));
-      jump.type = "button";
+      const centred = { block: "center", behavior: "smooth" };
+      const jump = button(this.wordsOf(look), () => reader.words[look.from].scrollIntoView(centred), "word");
       jump.title = `${this.wordsOf(look)}: show it in the text`;
-      jump.addEventListener("click", () => reader.words[look.from].scrollIntoView({ block: "center", behavior: "smooth" }));
       return make("li", "", jump, make("span", "", percent(look.weight)));
     }));
   }
