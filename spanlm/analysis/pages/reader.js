@@ -30,6 +30,16 @@ function button(text, act, className = "") {
   return element;
 }
 
+// put a hash, or none, into the address
+function writeHash(hash) {
+  if (location.hash === hash) return;
+  try {
+    history.replaceState(null, "", hash || location.pathname + location.search);
+  } catch {
+    // browsers refuse many changes in a short time, as of a held arrow key; the page goes on without
+  }
+}
+
 function draw(tag, attributes) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
