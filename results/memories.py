@@ -12,7 +12,7 @@ from typing import Any
 
 from results.record import asked, save
 from results.records import Record, records
-from spanlm.papers.published.known_law import MODELS, SOURCES
+from spanlm.papers.published.known_law import PRESETS, SOURCES
 
 FAMILIES = {"none": "LSTM, no memory", "ngram": "4-gram", "roles=1": "Attention, window 15"}
 FAMILIES |= {"roles=3": "Key-Value-Predict, window 5", "reads=spans": "Span buffer"}
@@ -43,14 +43,15 @@ def main() -> None:
     parser.add_argument("runs", type=Path)
     runs = parser.parse_args().runs
     families = {title: next((runs / "worth").glob(f"*{part}*")) for part, title in FAMILIES.items()}
+    titles = {preset.name.removeprefix("yardstick/"): preset.title for preset in PRESETS}
     found = {}
     for source in SOURCES:
         text = f"{source}-small"
-        seeds = [(name, run) for name in MODELS for run in (runs / "yardstick" / text / name).glob("seed-*")]
+        seeds = [(name, run) for name in titles for run in (runs / "yardstick" / text / name).glob("seed-*")]
         recorded = {(one["row"], f"seed-{one.get('seed')}") for one in records("yardstick", text)}
         if begun := [str(run) for name, run in seeds if (name, run.name) not in recorded]:
             sys.exit(f"trained, or begun, without a record here: {', '.join(begun)}")
-        found[source] = _against({model.title: runs / "yardstick" / text / name for name, model in MODELS.items()})
+        found[source] = _against({title: runs / "yardstick" / text / name for name, title in titles.items()})
     found["demo"] = _against(families)
     found["context"] = {title: _context(family / "seed-1") for title, family in families.items()}
     for table, rows in found.items():

@@ -1,7 +1,8 @@
 """A real browser for the tests of pages: Debian's chromium, driven by playwright."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,32 @@ def troubles_of(page: Any, *own: str) -> list[str]:
     page.on("dialog", lambda dialog: found.append(dialog.message))
     page.on("console", lambda said: found.append(said.text) if "Content Security" in said.text else None)
     return found
+
+
+@contextmanager
+def visiting(browser: Any, *addresses: str) -> Iterator[Callable[..., Any]]:
+    """Yield what opens an empty page; in the end no script failed, and only these addresses were asked for."""
+    contexts, troubles = list[Any](), list[list[str]]()
+
+    def opened(size: str = "wide", scheme: str = "light") -> Any:
+        contexts.append(new_context(browser, size, scheme))
+        page = contexts[-1].new_page()
+        troubles.append(troubles_of(page, *addresses))
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert [trouble for of_page in troubles for trouble in of_page] == []
+
+
+def tab_to(page: Any, selector: str, key: str = "Tab") -> None:
+    """Press the key until the focus is there."""
+    for _ in range(40):
+        page.keyboard.press(key)
+        if page.evaluate("selector => document.activeElement.matches(selector)", selector):
+            return
+    raise AssertionError(f"{key} does not reach {selector}")
 
 
 def barriers(page: Any) -> list[str]:

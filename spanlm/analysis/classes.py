@@ -33,9 +33,9 @@ class Classes:
     names: tuple[str, ...]
     labels: Counts
 
-    def where(self, kept: NDArray[np.bool_]) -> Classes:
-        """Take all tokens that are not `kept` out of their classes."""
-        return Classes(self.title, self.names, np.where(kept, self.labels, -1))
+    def where(self, mask: NDArray[np.bool_]) -> Classes:
+        """Take all tokens outside a `mask` (N,) out of their classes."""
+        return Classes(self.title, self.names, np.where(mask, self.labels, -1))
 
 
 @dataclass(frozen=True, eq=False)

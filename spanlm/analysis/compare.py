@@ -447,12 +447,12 @@ def _differences(
     for family in [model.bits - baseline.bits] if paired else [model.bits, baseline.bits]:
         seeds = np.array([blocks.sums(labels, size, bits).sum(0) for bits in family])
         draws = draws + drawn_shifts(seeds[:, present] / tokens[present], generator)
-    totals, intervals, kept = sums.sum(0), interval_of(draws), int(text.known.sum())
+    totals, intervals, compared = sums.sum(0), interval_of(draws), int(text.known.sum())
     few = (counts > 0).sum(0) < FEWEST_BLOCKS
     intervals = [(math.nan, math.nan) if too_few else ends for too_few, ends in zip(few, intervals, strict=True)]
     columns = zip(present.tolist(), totals.tolist(), intervals, unsure, strict=True)
     rows = [
-        ClassDifference(classes.names[n], int(tokens[n]), float(total / tokens[n]), ends, total / kept, skewed)
+        ClassDifference(classes.names[n], int(tokens[n]), float(total / tokens[n]), ends, total / compared, skewed)
         for n, total, ends, skewed in columns
     ]
     return rows, draws

@@ -159,9 +159,9 @@ class _Replacer:
         bands[special] = bands.max() + np.array([1, 2])  # each alone in its band
         self._order = np.argsort(bands, kind="stable")
         self._totals = np.cumsum(weights[self._order])
-        of = bands[self._order]
-        last = self._totals[np.searchsorted(of, bands, side="right") - 1]
-        first = np.searchsorted(of, bands, side="left")
+        in_order = bands[self._order]
+        last = self._totals[np.searchsorted(in_order, bands, side="right") - 1]
+        first = np.searchsorted(in_order, bands, side="left")
         self._from = np.where(first > 0, self._totals[first - 1], 0)
         # a word's own stretch is left out; one alone in its band has no other
         self._own = np.empty_like(weights)
@@ -191,7 +191,7 @@ def _joined(sizes: Counts) -> Counts:
 Far = Callable[[Counts, np.random.Generator], Counts]
 """Gives what is read in place of the `far` words."""
 
-_KEPT = {TRUNCATED: (False, False), NO_MEMORY: (True, False), NO_ENCODER: (False, True)}
+_GOES_ON = {TRUNCATED: (False, False), NO_MEMORY: (True, False), NO_ENCODER: (False, True)}
 """Whether a stream begins with encoder and memory as they were before it; where words are changed, with both."""
 
 
@@ -204,7 +204,7 @@ def _changes(model: NextWordModel, options: ContextOptions, replacer: _Replacer)
     def halved(words: Counts, generator: np.random.Generator) -> Counts:
         return words[np.sort(generator.choice(len(words), len(words) // 2, replace=False))]
 
-    changes: dict[str, Far | None] = dict.fromkeys(_KEPT if model.init_state(1).memory else [TRUNCATED])
+    changes: dict[str, Far | None] = dict.fromkeys(_GOES_ON if model.init_state(1).memory else [TRUNCATED])
     if options.far >= min(options.lengths):
         changes |= {SHUFFLED: shuffled, DROPPED: halved, REPLACED: replacer}
     return changes
@@ -309,7 +309,7 @@ def measure_context(
     for chunk, state in reader.snapshots(report):
         empty = model.init_state(len(chunk))
         for name, change in changes.items():
-            encoder, memory = (state if kept else empty for kept in _KEPT.get(name, (True, True)))
+            encoder, memory = (state if goes_on else empty for goes_on in _GOES_ON.get(name, (True, True)))
             changed[name][chunk] = reader.changed(chunk, LMState(encoder.encoder, memory.memory), change)
     generator = np.random.default_rng(options.seed)
     curves, targets, lengths = {}, np.zeros(len(text.ids), np.bool_), list(options.lengths)

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spanlm.analysis.curves import Utilisation
 from spanlm.analysis.figures import FIGURES, figure_bytes, lag_figure, utilisation_figure
 from spanlm.analysis.flatness import Flatness, FlatnessRow, mean_flatness
 from spanlm.analysis.heat_maps import by_word, sentence_figure, text_figure
 from spanlm.analysis.lags import PUBLISHED_SOURCE, MeasuredLags, PublishedRow, lag_columns, notes
 from spanlm.analysis.pages import render_page
-from spanlm.analysis.utilisation import Utilisation
 from spanlm.errors import InputError, RunError
 from spanlm.scoring.attention import AttentionRecord, PartsRecord
 from spanlm.store.files import replacing

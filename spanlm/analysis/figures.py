@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from spanlm.analysis.curves import LABELS, Curve
+from spanlm.analysis.curves import EXPLAINED, LABELS, Curve, Utilisation, spread_epochs
 from spanlm.analysis.lags import HOLLOW, LAST, LagProfile, MeasuredLags, PublishedRow, axis_title, notes
-from spanlm.analysis.utilisation import EXPLAINED, Utilisation, spread_epochs
 from spanlm.errors import InputError, require
 
 if TYPE_CHECKING:
@@ -138,10 +137,6 @@ def finished(figure: Figure, title: str, keys: Sequence[Artist], caption: str) -
     return figure
 
 
-def _hollow(style: Style) -> dict[str, Any]:
-    return {"markerfacecolor": PAPER, "markeredgecolor": style.colour, "markeredgewidth": 1.2, "markersize": 5}
-
-
 def _percent(axes: Axes) -> None:
     axes.yaxis.set_major_formatter("{x:g} %")
     axes.autoscale_view()
@@ -235,7 +230,8 @@ def _draw(axes: Axes, series: Series, style: Style) -> Artist:
         axes.vlines(x, low, high, color=style.colour, alpha=0.4, linewidth=0.75)
     look: dict[str, Any] = {"color": style.colour, "marker": style.mark, "label": xml_text(label), "clip_on": False}
     if series.thin:
-        look |= {"linewidth": 0.75, **_hollow(style)}
+        look |= {"linewidth": 0.75, "markersize": 5}
+        look |= {"markerfacecolor": PAPER, "markeredgecolor": style.colour, "markeredgewidth": 1.2}
     if series.published:
         look |= {"alpha": 0.6, "linestyle": _DASHED, "markersize": 4.5, "zorder": 1.9}
     (line,) = axes.plot(x, values, markevery=spread_epochs(len(x), _MOST_MARKS), **look)
@@ -367,8 +363,8 @@ def curves_figure(curves: Sequence[Curve]) -> Figure:
 
     Of several seeds the line is the mean, and a band goes from the least to the greatest.
     """
-    by, *others = {curve.by: None for curve in curves}
-    require(not others, "by", by, f"that of all curves; others are over {', '.join(others)}")
+    unit, *others = {curve.by: None for curve in curves}
+    require(not others, "by", unit, f"that of all curves; others are over {', '.join(others)}")
     series = []
     for curve in curves:
         for runs, thin in ((curve.train, True), (curve.valid, False)):
@@ -376,7 +372,7 @@ def curves_figure(curves: Sequence[Curve]) -> Figure:
             points = tuple(Point(x, fmean(values), min(values), max(values)) for x, values in columns)
             series.append(Series(curve.name, points, thin=thin))
     panels = [Panel("", tuple(series))]
-    figure, (axes,), keys = _curves(panels, LABELS[by], "perplexity")
+    figure, (axes,), keys = _curves(panels, LABELS[unit], "perplexity")
     _count_axis(axes, panels)
     _perplexities(axes, panels)
     caption = "Thin, with hollow marks: train, of the weights as they moved through the epoch, with dropout."

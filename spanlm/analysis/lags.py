@@ -42,7 +42,6 @@ def signed(lag: int) -> str:
 
 
 def axis_title(nearest_lag: int, span: int = 1) -> str:
-    """Return the title of an axis of lags."""
     if span > 1:
         return f"words back to the last word of a span of {span}"
     return "words back" if nearest_lag else "words back (0: the current word)"
@@ -207,8 +206,8 @@ class MeasuredLags:
             return None
         if self.profile.window == len(row.percent):
             return row
-        kept = row.percent[-self.profile.window :]
-        return replace(row, percent=tuple(100 * x / sum(kept) for x in kept), scaled=True)
+        nearest = row.percent[-self.profile.window :]
+        return replace(row, percent=tuple(100 * x / sum(nearest) for x in nearest), scaled=True)
 
 
 def check_alike(attentions: Mapping[str, Attention]) -> None:

@@ -129,7 +129,7 @@ def read_answers(
     for first in ranked:
         scored.append(not isinstance(first, Defect))
         answers = [] if isinstance(first, Defect) else [first, *islice(ranked, len(contexts) - 1)]
-        right = [not isinstance(answer, Defect) and answer.right(by) for answer in answers for by in SCORES]
+        right = [not isinstance(answer, Defect) and answer.right(score) for answer in answers for score in SCORES]
         rows.append(right or [False] * len(ways))
     columns = np.array(rows, np.bool_).reshape(-1, len(ways)).T
     return Answers(name or str(model.folder), dict(zip(ways, columns, strict=True)), np.array(scored, np.bool_))

@@ -27,15 +27,18 @@ All of it needs only sums by item: of cross products, and by subject.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spanlm.analysis.export import write_whole
 from spanlm.errors import InputError
 from spanlm.scoring.resampling import DRAWS, Array, Counts, Interval, away_from_mean, interval_of
+from spanlm.store.plain import cells_line
 
 _RIDGE = 1e-9
 """Added to the diagonal of cross products of standardised columns: a draw may lack what tells two of them apart."""
@@ -302,3 +305,43 @@ def partial_r2(response: Array, baseline: Array, added: Array) -> float:
 def _squares(y: Array, columns: NDArray[np.float64]) -> float:
     beta = np.linalg.lstsq(columns, y, rcond=None)[0]
     return float(((y - columns @ beta) ** 2).sum())
+
+
+# --- R ---
+
+SCRIPT = "reading.R"
+"""Fits the same models with `lm` or lme4."""
+
+
+def write_r(
+    folder: Path,
+    models: NestedModels,
+    items: Sequence[str],
+    subjects: Sequence[str],
+    baseline: Mapping[str, Array],
+    surprisals: Mapping[str, Array],
+) -> None:
+    """Write N times and their predictors as `readings.csv`, and the script.
+
+    Args:
+        folder: to make, or an empty one.
+        models: those of the times.
+        items: the text of each time.
+        subjects: its reader; of means there are none.
+        baseline: columns (N,) by name.
+        surprisals: bits of each run, (N, K + 1).
+    """
+    if taken := sorted({"time", "item", "subject", "fold"} & {*baseline}):
+        raise InputError(
+            "baseline", taken[0], "is the name of another column of readings.csv", "Rename it in the table"
+        )
+    columns: dict[str, Sequence[object]] = {"time": models.times.values.tolist(), "item": items}
+    columns |= {"subject": [f"s{name}" for name in subjects]} if subjects else {}
+    columns |= {"fold": (models.folds[models.times.items] + 1).tolist()}
+    columns |= {name: column.tolist() for name, column in baseline.items()}
+    for run, values in surprisals.items():
+        columns |= {f"surprisal{f'_prev{lag}' * (lag > 0)}:{run}": x.tolist() for lag, x in enumerate(values.T)}
+    folder.mkdir(exist_ok=True)
+    lines = [cells_line(columns, ","), *(cells_line(row, ",") for row in zip(*columns.values(), strict=True))]
+    write_whole(folder / "readings.csv", "".join(lines).encode())
+    write_whole(folder / SCRIPT, Path(__file__).with_name(SCRIPT).read_bytes())

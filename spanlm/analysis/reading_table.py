@@ -48,8 +48,8 @@ class ReadingTable:
     words: tuple[Word, ...]
     items: tuple[str, ...]  # names, by number
     subjects: tuple[str, ...]  # names, by number
-    of: Counts  # (N,) the number of each reading's word
-    by: Counts  # (N,) of its subject
+    places: Counts  # (N,) the number of each reading's word
+    readers: Counts  # (N,) the number of its subject
     times: Array  # (N,), NaN: missing
 
     @property
@@ -64,12 +64,12 @@ class ReadingTable:
         Raises:
             InputError: a predictor needs frequencies and there are none.
         """
-        names, own = split_baseline(options)
+        names, in_table = split_baseline(options)
         columns: dict[str, list[Array]] = {}
         for line in self.lines:
             words = [self.words[n] for n in line]
             values = predict([word.text for word in words], names, frequencies)
-            values |= {name: [word.numbers[at] for word in words] for at, name in enumerate(own)}
+            values |= {name: [word.numbers[at] for word in words] for at, name in enumerate(in_table)}
             for name, column in _with_spillover(values, options.spillover).items():
                 columns.setdefault(name, []).append(column)
         return {name: np.concatenate(parts) for name, parts in columns.items()}
@@ -156,18 +156,18 @@ def read_times(
         raise InputError(f"{path}: is no table with a line of column names, .csv, .tsv or .jsonl")
     header = next(read_table(path, kind, (), bad=RowNotes(), errors=errors)).values
     options = options if layout is None else in_layout(options, layout, header)
-    order, subject, own = _columns(options.order), _columns(options.subject), split_baseline(options)[1]
+    order, subject, added = _columns(options.order), _columns(options.subject), split_baseline(options)[1]
     line, text = _columns(options.line), options.text or "word"
     item = _columns(options.item) or [name for name in ("item",) if name in header] or line
     response = options.response
-    there = f"{path}: has the columns {', '.join(header)}; say by"
+    has = f"{path}: has the columns {', '.join(header)}; say by"
     if response is None:
-        raise InputError(f"{there} {named('response=COLUMN')} which holds the reading time")
+        raise InputError(f"{has} {named('response=COLUMN')} which holds the reading time")
     if not item:
-        raise InputError(f"{there} {named('item=COLUMN')} which tells the texts apart")
+        raise InputError(f"{has} {named('item=COLUMN')} which tells the texts apart")
     if options.subjects == "random" and not subject:
         raise InputError("subjects", "random", "needs to know who read", f"Add {named('subject=COLUMN')}")
-    if unknown := [name for name in own if name not in header]:
+    if unknown := [name for name in added if name not in header]:
         known = f"must be some of {', '.join(PREDICTORS)}, or a column of {path}, {', '.join(header)}"
         raise InputError("baseline", unknown[0], known)
 
@@ -177,17 +177,17 @@ def read_times(
 
     rows, counts = list[_Row](), Counter[tuple[object, ...]]()
     keys = [*dict.fromkeys([*item, *line, *order, *subject])]
-    for row in read_table(path, kind, [text], keys=keys, also=[response, *own], check=check, bad=bad, errors=errors):
+    for row in read_table(path, kind, [text], keys=keys, also=[response, *added], check=check, bad=bad, errors=errors):
         values, place = row.values, f"{path}, line {row.line}"
-        of_item, of_line, by = (tuple(str(values[name]) for name in names) for names in (item, line, subject))
-        counts[of_item, by] += 1
-        numbers = tuple(_number(values[name]) for name in order) or (float(counts[of_item, by]),)
+        of_item, of_line, reader = (tuple(str(values[name]) for name in names) for names in (item, line, subject))
+        counts[of_item, reader] += 1
+        numbers = tuple(_number(values[name]) for name in order) or (float(counts[of_item, reader]),)
         time = _number(values[response])
         if math.isnan(time) and not _is_missing(values[response]):
             odd.add(place, f"{response}={values[response]} is no number")
         word = repaired(values[text], repairs).strip()
-        predictors = tuple(_number(values[name]) for name in own)
-        rows.append(_Row(place, word, of_item, of_line, by, numbers, predictors, time))
+        predictors = tuple(_number(values[name]) for name in added)
+        rows.append(_Row(place, word, of_item, of_line, reader, numbers, predictors, time))
     return _table(rows, options, odd, "marks" in repairs), replace(options, item=",".join(item))
 
 
@@ -223,17 +223,17 @@ def _table(rows: Sequence[_Row], options: ReadingOptions, odd: RowNotes, marks: 
     read, readings = list[Word](), list[tuple[int, int, float]]()
     for number, (_, group) in enumerate(groupby(words, key=lambda readings: readings[0].line)):
         line = list(group)
-        texts = [of[0].text for of in line]
-        for text, of in zip(with_marks(texts) if marks else texts, line, strict=True):
+        texts = [of_word[0].text for of_word in line]
+        for text, of_word in zip(with_marks(texts) if marks else texts, line, strict=True):
             if not text:
-                odd.reasons |= {row.place: "is read with the word beside it, and left out" for row in of}
+                odd.reasons |= {row.place: "is read with the word beside it, and left out" for row in of_word}
                 continue
-            for row in _once(of, bool(options.subject), odd):
+            for row in _once(of_word, bool(options.subject), odd):
                 readings.append((len(read), subjects[row.subject], row.time))
-            read.append(Word(text, items[of[0].item], number, of[0].numbers))
-    places, by, times = (np.array(column) for column in zip(*readings, strict=True))
-    texts_read, readers = (tuple(",".join(name) for name in several) for several in (items, subjects))
-    return ReadingTable(tuple(read), texts_read, readers, places, by, times.astype(np.float64))
+            read.append(Word(text, items[of_word[0].item], number, of_word[0].numbers))
+    places, readers, times = (np.array(column) for column in zip(*readings, strict=True))
+    item_names, subject_names = (tuple(",".join(name) for name in several) for several in (items, subjects))
+    return ReadingTable(tuple(read), item_names, subject_names, places, readers, times.astype(np.float64))
 
 
 def _in_order_of_rows(rows: Sequence[_Row]) -> Iterator[list[_Row]]:
@@ -291,27 +291,27 @@ def choose_readings(
     reasons = [
         ("", "without a time", np.isnan(table.times)),
         ("skipped", "skipped (time 0)", table.times == 0),
-        ("edges", "first of a line", first[table.of]),
-        ("edges", "last of a line", last[table.of]),
-        ("unknown", "outside a vocabulary", unknown[table.of]),
-        ("", f"{before}no number in a column", ~complete[table.of]),
+        ("edges", "first of a line", first[table.places]),
+        ("edges", "last of a line", last[table.places]),
+        ("unknown", "outside a vocabulary", unknown[table.places]),
+        ("", f"{before}no number in a column", ~complete[table.places]),
     ]
-    kept, left_out = np.ones(len(table.of), np.bool_), dict[str, int]()
+    left_in, left_out = np.ones(len(table.places), np.bool_), dict[str, int]()
 
     def leave_out(name: str, reason: str, readings: Flags) -> None:
         if not name or name in options.exclusions:
-            left_out[reason] = int((kept & readings).sum())
-            kept[readings] = False
+            left_out[reason] = int((left_in & readings).sum())
+            left_in[readings] = False
 
     for row in reasons:
         leave_out(*row)
     means, spreads = np.zeros((2, len(table.subjects)))
-    for subject in np.unique(table.by[kept]):
-        times = table.times[kept & (table.by == subject)]
+    for subject in np.unique(table.readers[left_in]):
+        times = table.times[left_in & (table.readers == subject)]
         means[subject], spreads[subject] = times.mean(), times.std()
-    far = abs(table.times - means[table.by]) > SPREADS * spreads[table.by]
+    far = abs(table.times - means[table.readers]) > SPREADS * spreads[table.readers]
     leave_out("outliers", f"beyond {SPREADS} SD of the subject's mean", far)
-    if not kept.any():
+    if not left_in.any():
         counts = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items() if count)
-        raise InputError("exclude", options.exclude, f"leaves none of {len(kept):,} readings", counts)
-    return np.flatnonzero(kept), left_out
+        raise InputError("exclude", options.exclude, f"leaves none of {len(left_in):,} readings", counts)
+    return np.flatnonzero(left_in), left_out

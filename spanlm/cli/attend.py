@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from spanlm.analysis import export
 from spanlm.analysis.attend import Excerpt, attention_by_lag, attention_flatness, excerpt
+from spanlm.analysis.curves import EXPLAINED, read_utilisation, spread_epochs
 from spanlm.analysis.figures import FIGURES, check_series
 from spanlm.analysis.flatness import Flatness, mean_flatness
 from spanlm.analysis.heat_maps import marked
 from spanlm.analysis.lags import LEAST_SHOWN, RECURRENT_MEMORY, MeasuredLags, check_alike, lag_columns, notes, signed
 from spanlm.analysis.live_page import render_live
-from spanlm.analysis.utilisation import EXPLAINED, read_utilisation, spread_epochs
 from spanlm.cli.evaluation_report import departures
 from spanlm.cli.model_verbs import WORDS
 from spanlm.cli.options import check_gate, check_output, corpus_of, load_run, own_texts, run_names, standard_input

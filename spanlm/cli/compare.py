@@ -20,9 +20,9 @@ from spanlm.analysis.compare import (
     shared_text,
     shared_with,
 )
-from spanlm.analysis.comparison_page import render_comparison
 from spanlm.analysis.export import checked_suffix, write_whole
 from spanlm.analysis.figures import FIGURES, RowsPanel, Value, figure_bytes, rows_figure
+from spanlm.analysis.pages import render_comparison
 from spanlm.analysis.questions import read_answers
 from spanlm.cli.cache import cache_fields, check_cache, choose_cache
 from spanlm.cli.family import family_members

@@ -13,8 +13,7 @@ import numpy as np
 
 from spanlm.analysis.export import checked_suffix, json_bytes, write_whole
 from spanlm.analysis.figures import FIGURES, STYLES, Point, Series, context_figure, figure_bytes
-from spanlm.analysis.reading import Gain, NestedModels, Times
-from spanlm.analysis.reading_r import SCRIPT, write_r
+from spanlm.analysis.reading import SCRIPT, Gain, NestedModels, Times, write_r
 from spanlm.analysis.reading_surprisal import Surprisal, context_of, surprisals
 from spanlm.analysis.reading_table import ReadingTable, choose_readings, needs_frequencies, read_times
 from spanlm.cli.family import family_members
@@ -133,13 +132,13 @@ class _Study:
         unknown = np.stack([surprisal.unknown for surprisal in self.read]).any(axis=0)
         complete = np.isfinite(np.column_stack([*predictors.values(), *spilled])).all(axis=1)
         self.readings, self.left_out = choose_readings(words, settings, np.asarray(unknown), np.asarray(complete))
-        self.places: Counts = words.of[self.readings]  # the word of each time
+        self.places: Counts = words.places[self.readings]  # the word of each time
         times, by = words.times[self.readings], None
         if settings.subjects == "mean":
             self.places, inverse = np.unique(self.places, return_inverse=True)
             times = np.bincount(inverse, times) / np.bincount(inverse)
         else:
-            by = np.unique(words.by[self.readings], return_inverse=True)[1]
+            by = np.unique(words.readers[self.readings], return_inverse=True)[1]
         items = np.unique([words.words[n].item for n in self.places], return_inverse=True)[1]
         self.baseline = {name: column[self.places] for name, column in predictors.items()}
         self.surprisals = [values[self.places] for values in spilled]
@@ -176,13 +175,13 @@ class _Study:
             interval, p = interval_of(drawn[:, None])[0], drawn_p(drawn, difference)
             differences.append({"name": other["name"], "difference": difference, "interval": interval, "p": p})
         return {
-            "readings": len(self.words.of),
+            "readings": len(self.words.places),
             "left_out": self.left_out,
             "left": len(self.readings),
             "times": len(self.places),
             "unit": f"nats a {'word' if self.settings.subjects == 'mean' else 'reading'}",
             "items": len(self.models.folds),
-            "readers": len({*self.words.by[self.readings].tolist()}) if self.settings.subject else None,
+            "readers": len({*self.words.readers[self.readings].tolist()}) if self.settings.subject else None,
             "words": len(self.words.words),
             "predictors": [*self.baseline],
             "baseline_gain": self.models.baseline_gain,
@@ -193,7 +192,7 @@ class _Study:
     def write_r(self, folder: Path) -> None:
         items = [self.words.items[self.words.words[n].item] for n in self.places]
         random = self.settings.subjects == "random"
-        subjects = [self.words.subjects[n] for n in self.words.by[self.readings]] if random else []
+        subjects = [self.words.subjects[n] for n in self.words.readers[self.readings]] if random else []
         names = [f"{side.title}{f', {run.name}' * (len(side.runs) > 1)}" for side in self.sides for run in side.runs]
         write_r(folder, self.models, items, subjects, self.baseline, dict(zip(names, self.surprisals, strict=True)))
 

@@ -20,7 +20,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby, pairwise, tee
+from itertools import groupby, islice, pairwise, tee
 from operator import itemgetter
 from pathlib import Path
 from string import punctuation
@@ -209,7 +209,6 @@ class Yardstick(Model):
     def _units(
         self, pieces: Iterable[Piece], state: Context, rows: int | None = None, precision: Precision = "fp32"
     ) -> Iterator[_Unit]:
-        """Score words and line ends in order."""
         before = [self._opening]
         for texts, fresh in _contexts(pieces, state):
             read = list(map(self._read, texts))
@@ -310,17 +309,19 @@ def _line_ends(tokenizer: Any, eos: int) -> tuple[list[int] | None, bool]:
 
 def _contexts(pieces: Iterable[Piece], state: Context) -> Iterator[tuple[list[list[Piece]], bool]]:
     """Yield batches of texts (lists of lines), and whether a context begins with the batch."""
+    whole = whole_lines(pieces)
+    while state == "line" and (batch := [[line] for line in islice(whole, LINES)]):
+        yield batch, True
     lines, words, fresh, blank, begun = list[Piece](), 0, True, False, False
-    for line in whole_lines(pieces):
+    for line in whole:
         resets = state == "document" and blank and begun and bool(line.words)
-        full = len(lines) == LINES if state == "line" else words >= CHUNK
-        if lines and (full or resets):
-            yield ([[line] for line in lines] if state == "line" else [lines]), fresh or state == "line"
+        if lines and (words >= CHUNK or resets):
+            yield [lines], fresh
             lines, words, fresh = [], 0, resets
         lines, words = [*lines, line], words + len(line.words) + 1
         blank, begun = not line.words, begun or bool(line.words)
     if lines:
-        yield ([[line] for line in lines] if state == "line" else [lines]), fresh or state == "line"
+        yield [lines], fresh
 
 
 def _plus(total: Tally, score: WordScore) -> Tally:

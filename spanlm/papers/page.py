@@ -14,11 +14,11 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from spanlm.analysis import figures
+from spanlm.analysis.curves import Utilisation
 from spanlm.analysis.export import write_whole
 from spanlm.analysis.figures import Panel, Point, RowsPanel, Series
 from spanlm.analysis.heat_maps import sentence_figure, text_figure
 from spanlm.analysis.snapshots import Snapshot, snapshot_figure
-from spanlm.analysis.utilisation import Utilisation
 from spanlm.papers.paper import WORD_CLASSES, Dynamic, Paper, Plain, Row, Table
 from spanlm.papers.plan import Plan
 from spanlm.papers.request import Request
@@ -179,7 +179,7 @@ class Page:
     def _perplexities(self, titles: Sequence[str]) -> Iterator[RowsPanel]:
         nothing = (None,) * len(titles)
         for section, lines, _, _ in self.filled.groups:
-            measured = {line.title: line.of(f"test.{section.counted}") for line in lines}
+            measured = {line.title: line.value(f"test.{section.counted}") for line in lines}
             printed = {line.title: line.row.reported.test_ppl for line in lines}
             here = f"{section.label}, {self.plan.corpus.name}, {self.plan.scale.name}"
             yield RowsPanel(here, tuple(map(measured.get, titles)), nothing, self.paper.digits)
@@ -190,7 +190,7 @@ class Page:
     def _accuracies(self) -> Iterator[RowsPanel]:
         lines = self.filled.lines.values()
         for number, (name, title) in enumerate(WORD_CLASSES.items()):
-            measured = tuple(line.of(f"cloze.classes.{name}.sentence.accuracy") for line in lines)
+            measured = tuple(line.value(f"cloze.classes.{name}.sentence.accuracy") for line in lines)
             published = tuple(line.row.accuracies[number] for line in lines)
             if None not in measured:  # there were such questions, and some could be scored
                 yield RowsPanel(f"{title}: accuracy", measured, published, 3)
@@ -201,7 +201,7 @@ class Page:
             curves[row.curve[0]].append(row)
         measured, published = [], []
         for name, rows in curves.items():
-            done = [(row, line.of("test.perplexity")) for row in rows if (line := self.filled.lines.get(row.name))]
+            done = [(row, line.value("test.perplexity")) for row in rows if (line := self.filled.lines.get(row.name))]
             if points := tuple(Point(row.curve[1], *test) for row, test in done if test):
                 measured.append(Series(name, points))
                 theirs = ((row.curve[1], row.reported.test_ppl) for row in rows)
@@ -234,7 +234,7 @@ def write_overview(request: Request, tables: Sequence[FilledTable]) -> list[Path
     paper, grid, panels = tables[0].paper, overview(tables), list[RowsPanel]()
     titles = [row[0] for row in grid.rows]
     for filled in (filled for filled in tables if filled.lines):
-        values = {line.title: line.of("excess_bits") for line in filled.lines.values()}
+        values = {line.title: line.value("excess_bits") for line in filled.lines.values()}
         panels.append(RowsPanel(filled.table.name, tuple(map(values.get, titles)), (None,) * len(titles), paper.digits))
     heading = f"{paper.title}: {paper.overview} in bits a target"
     seeds, name = grid.caption.removeprefix(f"{paper.note}. "), f"overview-{request.scale}"

@@ -75,7 +75,6 @@ class Task:
 
     @property
     def network(self) -> RunConfig:
-        """The configuration of a training by gradients."""
         assert isinstance(self.config, RunConfig)
         return self.config
 
@@ -106,7 +105,6 @@ class Plan:
     """
 
     def __init__(self, request: Request) -> None:
-        """Load the corpus and list the tasks."""
         self.request: Request = request
         self.paper: Paper = _named(PAPERS.values(), "paper", request.paper)
         scale = _named(self.paper.scales, "scale", request.scale)

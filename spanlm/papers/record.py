@@ -16,9 +16,9 @@ import numpy as np
 
 from spanlm.analysis.attend import attention_by_lag, excerpt
 from spanlm.analysis.compare import text_blocks
+from spanlm.analysis.curves import utilisation_of
 from spanlm.analysis.export import write_whole
 from spanlm.analysis.snapshots import snapshot_of
-from spanlm.analysis.utilisation import utilisation_of
 from spanlm.config import RunConfig, first_difference
 from spanlm.data.cbt import Defect, is_cbt_like, word_class
 from spanlm.data.config import SPLITS, Split
@@ -134,16 +134,22 @@ def _about(task: Task, corpus: Corpus) -> dict[str, Any]:
     }
 
 
-def record_counting(job: Task, model: NgramRun, corpus: Corpus, seconds: float) -> dict[str, Any]:
-    """Evaluate an n-gram model that was counted in so many seconds, 0 if it was before; a cache's share is chosen."""
-    cache = model.model.cache
+def record_run(job: Task, model: Model, corpus: Corpus, seconds: float) -> dict[str, Any]:
+    """Evaluate the model of a run on valid, and on test, on which no choice depends.
+
+    An n-gram model was counted in so many seconds, 0 if it was before; a cache's share is chosen on valid.
+    """
+    if isinstance(model, NgramRun):
+        training, cache = {"ngrams": model.size, "training_seconds": round(seconds, 1)}, model.model.cache
+        more = {"details": {"cache": {"window": cache.window, "lambda": cache.share}}} if cache else {}
+    else:
+        training, more = _training(job, require_weights(model, str(job.record)), corpus)
     return {
         "paper": job.row.preset.paper,
         "row": job.row.name,
-        "ngrams": model.size,
-        "training_seconds": round(seconds, 1),
+        **training,
         **{split: model.evaluate(corpus, split).to_json() for split in MEASURED},
-        **({"details": {"cache": {"window": cache.window, "lambda": cache.share}}} if cache else {}),
+        **more,
         **_law(corpus),
         "blocks": _blocks(model, corpus),
         "starts": starts(model.folder),
@@ -151,20 +157,16 @@ def record_counting(job: Task, model: NgramRun, corpus: Corpus, seconds: float) 
     }
 
 
-def record_training(job: Task, model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
-    """Evaluate a trained model on valid, and on test, on which no choice depends."""
+def _training(job: Task, model: TrainedModel, corpus: Corpus) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what the log says of a training, and the utilisation by epoch of Li et al. (2020), Figure 4, if any."""
     epochs, position = epoch_rows(model.folder), last_position(model.folder)
     if position is not None and len(epochs) != position.epoch:
         raise RunError(
             f"{model.folder / METRICS}: has {len(epochs)} of {position.epoch} epochs, and the record is made of them. "
             "Put it back, or remove the folder to train the row again."
         )
-    best = min(epochs, key=lambda row: row["loss"])
-    use = utilisation_of(epochs, "the run")  # Li et al. (2020), Figure 4
-    by_epoch = use and {"utilisation_by_epoch": list(use.learned), "oracle_utilisation_by_epoch": list(use.oracle)}
-    return {
-        "paper": job.row.preset.paper,
-        "row": job.row.name,
+    best, use = min(epochs, key=lambda row: row["loss"]), utilisation_of(epochs, "the run")
+    facts = {
         "seed": job.seed,
         "model_parameters": job.parameters.model,
         "all_parameters": job.parameters.total,
@@ -176,13 +178,9 @@ def record_training(job: Task, model: TrainedModel, corpus: Corpus) -> dict[str,
         "train_perplexity_at_best": math.exp(min(best["train_loss"], 700)),
         "tokens_per_second": statistics.median(row["tokens_per_second"] for row in epochs),
         "training_seconds": round(training_seconds(epochs, len(corpus.splits["train"])), 1),
-        **{split: model.evaluate(corpus, split).to_json() for split in MEASURED},
-        **(by_epoch or {}),
-        **_law(corpus),
-        "blocks": _blocks(model, corpus),
-        "starts": starts(model.folder),
-        **_about(job, corpus),
     }
+    by_epoch = use and {"utilisation_by_epoch": list(use.learned), "oracle_utilisation_by_epoch": list(use.oracle)}
+    return facts, by_epoch or {}
 
 
 def _blocks(model: Model, corpus: Corpus) -> dict[str, Any]:
@@ -243,7 +241,7 @@ def record_measurement(task: Task, corpus: Corpus, report: Report) -> dict[str, 
     tried again.
     """
     members = [_member(_read(job)) for job in task.jobs]
-    models = [load_model(job) for job in task.jobs]
+    models = [require_weights(load_run(job), str(job.record)) for job in task.jobs]
     details: dict[str, Any] = {}
     results: dict[str, Any] = {}
     began = time.perf_counter()
@@ -315,11 +313,6 @@ def load_run(job: Task, why: str = "") -> Model:
             "train again."
         )
     return load(job.folder, "cpu" if job.by_counting else job.network.training.device)
-
-
-def load_model(job: Task, why: str = "") -> TrainedModel:
-    """Load a trained network likewise."""
-    return require_weights(load_run(job, why), str(job.record))
 
 
 def missing(job: Task, record: Mapping[str, Any]) -> list[Measure]:

@@ -26,13 +26,11 @@ from spanlm.papers.record import (
     load_run,
     measured,
     missing,
-    record_counting,
     record_measurement,
-    record_training,
+    record_run,
     save,
 )
-from spanlm.runs.model import require_weights
-from spanlm.runs.ngram import NgramRun, load_config, train_ngram
+from spanlm.runs.ngram import load_config, train_ngram
 from spanlm.scoring.dynamic.statistics import STREAMS
 from spanlm.scoring.ngram import KneserNey
 from spanlm.scoring.ngram.config import FALLBACK, NgramRunConfig
@@ -147,10 +145,8 @@ class Run:
             _count(task, task.config, corpus)
         seconds = time.perf_counter() - began
         model = load_run(task, f", and its {', '.join(measures)} was not measured yet" if record else "")
-        if record is None and isinstance(model, NgramRun):
-            record = save(task, record_counting(task, model, corpus, seconds))
-        elif record is None:
-            record = save(task, record_training(task, require_weights(model, str(task.record)), corpus))
+        if record is None:
+            record = save(task, record_run(task, model, corpus, seconds))
         for measure in measures:
             texts = self.plan.paper.texts(measure)
             record[measure] = measured(measure, model, corpus, self.plan.questions, texts)

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from spanlm.analysis.curves import spread_epochs
 from spanlm.analysis.figures import Value
 from spanlm.analysis.lags import PUBLISHED, LagProfile, MeasuredLags, lag_columns, notes
-from spanlm.analysis.utilisation import spread_epochs
 from spanlm.config import RunConfig
 from spanlm.papers.certainty import NONE, Certainty, certainty
 from spanlm.papers.paper import (
@@ -71,7 +71,6 @@ def at(record: Record, path: str) -> Any:
 
 
 def spread(values: Iterable[float]) -> Value:
-    """Summarise a number over several seeds."""
     numbers = list(values)
     return Value(fmean(numbers), min(numbers), max(numbers))
 
@@ -129,7 +128,7 @@ def _of_split(split: str) -> dict[str, Column]:
 def _of_class(name: str, title: str) -> dict[str, Column]:
     scores = (("sentence", f"cloze.classes.{name}.sentence"), ("candidate", f"cloze.classes.{name}.candidate"))
     columns = {
-        f"{by}: {title}": Column(f"{path}.accuracy", digits=3, interval=f"{path}.interval") for by, path in scores
+        f"{score}: {title}": Column(f"{path}.accuracy", digits=3, interval=f"{path}.interval") for score, path in scores
     }
     return columns | {f"paper: {title}": Column(f"accuracies.{name}", digits=3, seeds="first")}
 
@@ -239,14 +238,14 @@ class Line:
         ]
         return ["model" if name == "perplexity" else name.removeprefix("parts.") for name in failed]
 
-    def of(self, path: str) -> Value | None:
+    def value(self, path: str) -> Value | None:
         """Summarise a number of all seeds; None where one has none, or a prediction collapsed."""
         if self.collapsed:
             return None
         values = [at(of_seed, path) for of_seed in self.facts]
         return None if any(value is None for value in values) else spread(map(float, values))
 
-    def by(self, difference: float) -> str:
+    def signed(self, difference: float) -> str:
         return f"{'−' if difference < 0 else '+'}{shown(abs(difference), self.paper.digits)}"
 
     def _over(self) -> str | None:
@@ -254,19 +253,19 @@ class Line:
         tests = {seeds_of(record): record["test"]["perplexity"] for record in self.records}
         if isinstance(self.row.evaluation, Averaged):
             members = [ppl for record in self.records for ppl in record["details"]["test"]["members"]]
-            return f"{self.by(fmean(tests.values()) - fmean(members))} (its members)"
+            return f"{self.signed(fmean(tests.values()) - fmean(members))} (its members)"
         control = self.filled.lines.get(self.row.control)
         if control is None or control.collapsed or self.collapsed:
             return None
         theirs = {seeds_of(record): record["test"]["perplexity"] for record in control.records}
         differences = [tests[seeds] - theirs[seeds] for seeds in tests.keys() & theirs]
-        return f"{self.by(fmean(differences))} ({self.row.control})" if differences else None
+        return f"{self.signed(fmean(differences))} ({self.row.control})" if differences else None
 
     def _seconds_to_control(self, record: Record) -> float | None:
         """Return the seconds of training until an epoch was at least as good as the control's best, with its seed."""
         control = self.filled.lines.get(self.row.control, self)
         losses, seed = record.get("valid_losses"), seeds_of(record)
-        theirs = next((of.get("valid_losses") for of in control.records if seeds_of(of) == seed), None)
+        theirs = next((other.get("valid_losses") for other in control.records if seeds_of(other) == seed), None)
         if not losses or not theirs or min(losses) > min(theirs):
             return None
         first = next(number for number, loss in enumerate(losses, 1) if loss <= min(theirs))
@@ -276,7 +275,7 @@ class Line:
         if (control := self.filled.table.rows.get(self.row.control)) is None:
             return None
         ours, theirs = self.row.reported.test_ppl, control.reported.test_ppl
-        return self.by(ours - theirs) if ours and theirs else None
+        return self.signed(ours - theirs) if ours and theirs else None
 
     def parts(self) -> Iterator[Line]:
         """Yield a line for each component that the table lists of the row, with the whole row as its control."""
@@ -401,7 +400,7 @@ class FilledTable:
 
 
 def _order_by_test(section: Section, lines: Sequence[Line]) -> list[str]:
-    tests = [(line.of(f"test.{section.counted}"), line.row.reported.test_ppl) for line in lines]
+    tests = [(line.value(f"test.{section.counted}"), line.row.reported.test_ppl) for line in lines]
     pairs = combinations([(ours.value, theirs) for ours, theirs in tests if ours and theirs], 2)
     agree = [(a - b) * (x - y) > 0 for (a, x), (b, y) in pairs if x != y]
     title, count = f"{section.title}. " if section.title else "", f"{sum(agree)} of {len(agree)} pairs"
@@ -414,10 +413,10 @@ def _grid(lines: Sequence[Line], columns: Mapping[str, Column], caption: str, qu
     facts += [[{"accuracies": _by_class(row.accuracies), "quoted_from": row.quoted_from}] for row in quoted]
     digits = lines[0].paper.digits
     by_column = {name: [_cell(of_row, column, digits) for of_row in facts] for name, column in columns.items()}
-    kept = {name: cells for name, cells in by_column.items() if set(cells) != {NONE}}
+    filled = {name: cells for name, cells in by_column.items() if set(cells) != {NONE}}
     titles = [*(line.title for line in lines), *(row.title for row in quoted)]
-    rows = zip(titles, *kept.values(), strict=True)
-    return Grid(("model", *kept), tuple(rows), caption)
+    rows = zip(titles, *filled.values(), strict=True)
+    return Grid(("model", *filled), tuple(rows), caption)
 
 
 def _by_class(accuracies: Sequence[float | None]) -> dict[str, float | None]:

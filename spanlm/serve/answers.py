@@ -240,7 +240,6 @@ def attend(served: Served, values: Attend) -> tuple[tuple[str, ...], list[tuple[
 
 
 def page(served: Served, values: Page) -> str:
-    """Return a page of the text that needs no server."""
     with served.using(values.attention) as model:
         record, _, _ = _record(served, model, _text(model, values.text), values)
         headings = model.headings()

@@ -61,7 +61,6 @@ class Names:
 
     @staticmethod
     def of(host: str) -> Names:
-        """Return the names of a server that listens on `host`."""
         if host in LOOPBACK:
             return Names(frozenset(LOOPBACK))
         everywhere = host in ("", "0.0.0.0", "::")
@@ -100,7 +99,6 @@ class Guard:
         self._app, self._names, self._token = app, names, token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
         if scope["type"] != "http":  # the lifespan protocol; the application has no web sockets
             await self._app(scope, receive, send)
             return

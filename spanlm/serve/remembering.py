@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Any
 
 from torch import Tensor
 
@@ -26,16 +24,14 @@ class Memo:
         self._values = OrderedDict[tuple[str, bytes], tuple[Readout, LMState, int]]()
 
     def get(self, key: tuple[str, bytes]) -> tuple[Readout, LMState] | None:
-        """Return the readout and the state of a key, or None."""
         with self._lock:
             if key not in self._values:
                 return None
             self._values.move_to_end(key)
             return self._values[key][:2]
 
-    def add(self, key: tuple[str, bytes], readout: Readout, state: LMState) -> None:
-        """Cache a readout and a state; one larger than the limit is not kept."""
-        size = sum(x.nbytes for x in _tensors((readout, state)))
+    def add(self, key: tuple[str, bytes], readout: Readout, state: LMState, size: int) -> None:
+        """Cache a readout and a state of `size` bytes; more than the limit are not kept."""
         with self._lock:
             if key not in self._values and size <= self._limit:
                 self._values[key] = readout, state, size
@@ -63,7 +59,6 @@ class Remembering(NextWordModel):
         self.eval()
 
     def init_state(self, batch_size: int) -> LMState:
-        """Return the state of `batch_size` streams at their start."""
         state = self.model.init_state(batch_size)
         return _Known(state.encoder, state.memory) if batch_size == 1 else state
 
@@ -76,28 +71,21 @@ class Remembering(NextWordModel):
         known = self._memo.get((self._name, digest))
         if known is None:
             readout, after = self.model(tokens, LMState(state.encoder, state.memory))
-            if readout.attention is not None:
-                readout = replace(readout, attention=replace(readout.attention, given=readout.attention.weights))
+            readout, size = _copied(readout)
             after = after.map(Tensor.clone)
-            known = _own(replace(readout, hidden=None)), _Known(after.encoder, after.memory, digest)
-            self._memo.add((self._name, digest), *known)
+            known = readout, _Known(after.encoder, after.memory, digest)
+            self._memo.add((self._name, digest), *known, size + after.nbytes)
         return known
 
 
-def _tensors(x: Any) -> list[Tensor]:
-    """Return the tensors in dataclasses, tuples and dictionaries."""
-    if isinstance(x, Tensor):
-        return [x]
-    parts: Iterable[Any] = vars(x).values() if is_dataclass(x) else x.values() if isinstance(x, dict) else ()
-    return [tensor for part in (x if isinstance(x, tuple) else parts) for tensor in _tensors(part)]
+def _copied(readout: Readout) -> tuple[Readout, int]:
+    """Copy what heads and pages read, since a view would keep its whole storage alive; return its bytes, too."""
+    sizes, attention = list[int](), readout.attention
 
+    def copy(tensor: Tensor) -> Tensor:
+        sizes.append(tensor.nbytes)
+        return tensor.clone()
 
-def _own(x: Any) -> Any:
-    """Copy the tensors in dataclasses and tuples: a view would keep its whole storage alive."""
-    if isinstance(x, Tensor):
-        return x.clone()
-    if isinstance(x, tuple):
-        return tuple(map(_own, x))
-    if is_dataclass(x) and not isinstance(x, type):
-        return replace(x, **{field.name: _own(getattr(x, field.name)) for field in fields(x)})
-    return x
+    if attention is not None:
+        attention = replace(attention, given=copy(attention.weights))
+    return replace(readout.map(copy), attention=attention), sum(sizes)

@@ -21,7 +21,7 @@ from spanlm.analysis.classes import (
     places,
 )
 from spanlm.analysis.compare import MOVED, SharedText, TokenBits, compare, read_tokens, shared_text
-from spanlm.analysis.comparison_page import render_comparison
+from spanlm.analysis.pages import render_comparison
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
 from spanlm.models.language_model import LanguageModel

@@ -51,17 +51,11 @@ def made(memory: AnyMemoryConfig, words: int) -> LanguageModel:
     return LanguageModel(config, words).double().eval()
 
 
-def surprise(model: LanguageModel, read: list[int], target: int, state: LMState) -> float:
-    """Bits of a target after words that are read one by one."""
-    with torch.no_grad():
-        for word in read:
-            log_p, state = model.log_probs(torch.tensor([[word]]), state)
-    return -float(log_p[0, 0, target]) / math.log(2)
-
-
-def read_whole(model: LanguageModel, inputs: list[int], targets: list[int]) -> tuple[list[LMState], list[float]]:
-    """Read a context word by word: the states before each, and the bits of each target."""
-    states, bits = [model.init_state(1)], list[float]()
+def read_whole(
+    model: LanguageModel, inputs: list[int], targets: list[int], state: LMState | None = None
+) -> tuple[list[LMState], list[float]]:
+    """Read words one by one: the states before each, and the bits of each target."""
+    states, bits = [model.init_state(1) if state is None else state], list[float]()
     with torch.no_grad():
         for word, target in zip(inputs, targets, strict=True):
             log_p, state = model.log_probs(torch.tensor([[word]]), states[-1])
@@ -87,8 +81,8 @@ def looped(model: LanguageModel, corpus: Corpus, kind: Context, options: Context
     found: dict[str, dict[int, list[Both]]] = {}
 
     def add(name: str, n: int, read: list[int], state: LMState, at: int) -> None:
-        bits = surprise(model, read, targets[at], state), wholes[at]
-        found.setdefault(name, {}).setdefault(n, []).append(bits)
+        _, bits = read_whole(model, read, [*read[1:], targets[at]], state)
+        found.setdefault(name, {}).setdefault(n, []).append((bits[-1], wholes[at]))
 
     for begin, end in pairwise(bounds):
         inputs = [eos, *ids[begin : end - 1]]  # what is read before each target of this context

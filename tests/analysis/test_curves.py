@@ -1,15 +1,20 @@
 """Learning curves are those of metrics.jsonl, over tokens, epochs, steps, seconds, of one run and of several seeds."""
 
+import csv
 import json
 import math
 from pathlib import Path
 
 import pytest
 
-from spanlm.analysis.curves import LABELS, By, curve_of
+from spanlm.analysis.curves import LABELS, By, Utilisation, curve_of
+from spanlm.analysis.export import save_utilisation
 from spanlm.analysis.figures import curves_figure
 from spanlm.cli.main import main
 from spanlm.errors import InputError
+
+ONE = Utilisation("one", (0.5, 0.02, 0.1), (0.3, 0.1, 0.08))
+LONG = Utilisation("long", tuple(0.5 / n for n in range(1, 501)), (0.07,) * 500)
 
 
 def log(folder: Path, losses: list[float]) -> Path:
@@ -93,3 +98,16 @@ def test_a_perplexity_without_end_is_no_point(tmp_path: Path) -> None:
     assert main(["plot", str(tmp_path / "a"), "--out", str(tmp_path / "a.svg")]) == 0
     log(tmp_path / "b", [800.0])
     assert main(["plot", str(tmp_path / "b"), "--out", str(tmp_path / "b.svg")]) == 2
+
+
+def test_the_use_of_a_span_buffer_has_every_epoch_of_every_run(tmp_path: Path) -> None:
+    """What is read of a log is tested by the command line."""
+    save_utilisation([ONE, LONG], tmp_path / "a.csv")
+    with (tmp_path / "a.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["run"], int(row["epoch"])) for row in rows] == [
+        (one.name, epoch + 1) for one in (ONE, LONG) for epoch in range(len(one))
+    ]
+    assert [float(row["utilisation"]) for row in rows] == [*ONE.learned, *LONG.learned]
+    with pytest.raises(InputError, match=r"cannot write \.html"):
+        save_utilisation([ONE], tmp_path / "a.html")

@@ -13,6 +13,7 @@ import matplotlib
 import numpy as np
 import pytest
 
+from spanlm.analysis.curves import Utilisation
 from spanlm.analysis.figures import (
     MUTED,
     PAPER,
@@ -29,14 +30,13 @@ from spanlm.analysis.figures import (
     utilisation_figure,
 )
 from spanlm.analysis.lags import PUBLISHED, LagProfile, MeasuredLags
-from spanlm.analysis.utilisation import Utilisation
 from spanlm.errors import InputError
 from tests.cases import rest_slow
 
 from .shown import assert_texts_apart, lines, texts
+from .test_curves import LONG, ONE
 from .test_heat_maps import KINDS as WORDS
 from .test_lags import CURRENT, RM, SHORT, SPANS, WHOLE, as_published
-from .test_utilisation import LONG, ONE
 
 EQUAL = LagProfile(tuple([100 / 15] * 15), 1234, 5)
 SPANS_ALONE = MeasuredLags("spans", "a text", SPANS)
@@ -185,10 +185,6 @@ def test_every_row_has_its_dot_its_whisker_and_one_number() -> None:
 def test_more_than_can_be_told_apart_is_refused() -> None:
     with pytest.raises(InputError, match=r"of 8 models: must be at most 7"):
         lag_figure([replace(SHORT, name=str(n)) for n in range(8)])
-    with pytest.raises(InputError, match=r"of 8 models: must be at most 7"):
-        utilisation_figure("t", [replace(ONE, name=str(n)) for n in range(8)])
-    with pytest.raises(InputError, match="of 8 models: must be at most 7"):
-        sweep_figure("t", "x", "y", (Panel("p", tuple(replace(LADDER, name=str(n)) for n in range(8))),))
 
 
 def linear(colour: str) -> np.ndarray:

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shutil
 import subprocess
 from base64 import b64encode
 from collections.abc import Callable, Iterator
@@ -28,11 +29,12 @@ from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NoMemoryConfig
 from spanlm.runs.model import TrainedModel
 from spanlm.training.config import BatchingConfig, TrainingConfig
-from tests.browser import barriers, launched, new_context, troubles_of
+from tests.browser import barriers, launched, tab_to, visiting
 
 from .conftest import HOSTILE
-from .test_page import NODE, Page, needs_node
+from .test_page import Page
 
+NODE = shutil.which("node")
 WORDS = ["the", "cat", "sat", "on", "mat", ".", "don't", "e.g.", "1,000", "naïve", "a", "猫", "(", "हिन्दी", "x"]
 LINE = "The cat sat (on the mat). Don't! E.g. 1,000 NAÏVE 猫 हिन्दी well-known A.B. x² İ <unk> it’s co\u00adop\u00a0b"
 TEXT = "\n".join([LINE, "", f"  {LINE} the", "the\tcat", LINE, LINE, LINE, LINE, LINE, "  ", ""])
@@ -108,7 +110,7 @@ def test_the_page_is_one_file_that_asks_for_nothing(tiny_run: Path) -> None:
     assert "default-src 'none'" in text
 
 
-@needs_node
+@pytest.mark.skipif(NODE is None, reason="needs node")
 def test_the_script_computes_the_bits_of_the_run(tiny_run: Path) -> None:
     model = spanlm.load(tiny_run)
     assert isinstance(model, TrainedModel)
@@ -159,24 +161,18 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def visit(browser: Any, tmp_path: Path) -> Iterator[Open]:
-    """Opens the page of a model; in the end no script failed, and nothing but the file was asked for."""
-    contexts, troubles = [], []
+    """Opens the page of a model."""
+    file = tmp_path / "live.html"
+    with visiting(browser, file.as_uri()) as new_page:
 
-    def opened(model: Any, size: str = "wide", scheme: str = "light") -> Any:
-        (tmp_path / "live.html").write_text(render_live(model), encoding="utf-8")
-        context = new_context(browser, size, scheme)
-        contexts.append(context)
-        page = context.new_page()
-        address = (tmp_path / "live.html").as_uri()
-        troubles.append(troubles_of(page, address))
-        page.goto(address)
-        page.locator("#reader .w").first.wait_for()
-        return page
+        def opened(model: Any, size: str = "wide", scheme: str = "light") -> Any:
+            file.write_text(render_live(model), encoding="utf-8")
+            page = new_page(size, scheme)
+            page.goto(file.as_uri())
+            page.locator("#reader .w").first.wait_for()
+            return page
 
-    yield opened
-    for context in contexts:
-        context.close()
-    assert [one for found in troubles for one in found] == []
+        yield opened
 
 
 def words_of(page: Any) -> list[str]:
@@ -265,10 +261,7 @@ def test_the_page_fits_and_can_be_read_by_all(visit: Open, size: str, scheme: st
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert barriers(page) == []
     page.locator("#text").focus()
-    for _ in range(20):
-        page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.matches('#reader .w')"):
-            break
+    tab_to(page, "#reader .w")
     page.keyboard.press("Home")
     page.keyboard.press("Enter")
     assert page.locator("#reader .w.target[aria-pressed=true]").count() == 1

@@ -4,9 +4,9 @@ import base64
 import hashlib
 import json
 import re
-import shutil
-import subprocess
+from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import pytest
 
 from spanlm.analysis.pages import darkest, render_page
 from spanlm.scoring.attention import AttentionRecord
+from tests.browser import launched, visiting
 
 from .conftest import HOSTILE, WORDS, make_record, make_spans, mean_by_lag
 
@@ -150,64 +151,42 @@ def test_the_page_of_a_span_buffer_holds_the_record(record: AttentionRecord) -> 
     assert every or content["darkest"] == 1.0
 
 
-# --- the scripts, run: they need Node.js for want of a browser ---
+# --- the scripts, run ---
 
-NODE = shutil.which("node")
-
-needs_node = pytest.mark.skipif(NODE is None, reason="needs node")
-
-BROWSER = """
-class Element {
-  classes = new Set(); style = { setProperty() {} }; dataset = {}; children = [];
-  classList = {
-    add: (name) => this.classes.add(name), remove: (name) => this.classes.delete(name),
-    toggle: (name, on) => (on ? this.classes.add(name) : this.classes.delete(name)),
-  };
-  set className(names) { this.classes = new Set(names.split(" ")); }
-  get textContent() { return this.children.map((child) => child.textContent ?? child).join(""); }
-  set textContent(text) { this.children = [text]; }
-  append(...children) { this.children.push(...children); }
-  appendChild(child) { this.children.push(child); return child; }
-  replaceChildren(...children) { this.children = children; }
-  setAttribute() {} addEventListener() {} scrollIntoView() {}
-}
-const elements = {}, heard = {}, location = { hash: "" };
-const document = {
-  createElement: () => new Element(),
-  createElementNS: () => new Element(),
-  createDocumentFragment: () => new Element(),
-  getElementById: (id) => (elements[id] ??= new Element()),
-  addEventListener() {},
-};
-const addEventListener = (name, listener) => { heard[name] = listener; };
-document.getElementById("record").textContent = RECORD;
-"""
-EVERY_POSITION = """
-const spans = reader.words;
-const marked = (name) => spans.flatMap((span, i) => (span.classes.has(name) ? [i] : []));
-console.log(JSON.stringify(reader.content.bits.map((_, t) => {
+EVERY_POSITION = """() => reader.content.bits.map((_, t) => {
   location.hash = `#pos=${t}`;
-  heard.hashchange();
-  const percent = spans.flatMap(({ dataset }, i) => (dataset.percent ? [[i, dataset.percent]] : []));
-  const peaks = reader.view.peaks.children.map((item) => item.children.map((child) => child.textContent ?? child));
+  readAddress();
+  const marked = (name) => reader.words.flatMap((word, i) => (word.classList.contains(name) ? [i] : []));
+  const percent = reader.words.flatMap(({ dataset }, i) => (dataset.percent ? [[i, Number(dataset.percent)]] : []));
+  const peaks = [...reader.view.peaks.children].map((item) => [...item.childNodes].map((child) => child.textContent));
   return { read: marked("read"), came: marked("target"), seen: marked("seen"), percent, peaks };
-})));
-"""
+})"""
 
 
-def shown(page: str) -> list[dict[str, Any]]:
-    """What the page shows of each position: numbers of marked words, percents under words, what the panel names."""
-    found = Page(page)
-    browser = BROWSER.replace("RECORD", json.dumps(json.dumps(found.record())))
-    program = browser + found.inside("script")[-1] + EVERY_POSITION
-    done = subprocess.run([str(NODE), "-"], input=program, capture_output=True, text=True, encoding="utf-8", check=True)
-    return list(json.loads(done.stdout))
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    yield from launched()
 
 
-@needs_node
-def test_the_words_at_the_lags_turn_blue(record: AttentionRecord, current: AttentionRecord) -> None:
+@pytest.fixture
+def run(browser: Any, tmp_path: Path) -> Iterator[Callable[[AttentionRecord, str], Any]]:
+    """Opens the page of a record and runs a script there; `EVERY_POSITION` says what the page shows of each."""
+    file = tmp_path / "page.html"
+    with visiting(browser, file.as_uri()) as new_page:
+
+        def ran(record: AttentionRecord, script: str) -> Any:
+            file.write_text(render_page(record), encoding="utf-8")
+            page = new_page()
+            page.goto(file.as_uri())
+            return page.evaluate(script)
+
+        yield ran
+
+
+@pytest.mark.slow
+def test_the_words_at_the_lags_turn_blue(run: Any, record: AttentionRecord, current: AttentionRecord) -> None:
     for known in (record, current):
-        for t, found in enumerate(shown(render_page(known))):
+        for t, found in enumerate(run(known, EVERY_POSITION)):
             weights = {t - lag: known.weights[t, j] for j, lag in enumerate(known.lags) if lag <= t}
             assert (found["read"], found["came"]) == ([t], [t + 1])
             assert found["seen"] == sorted(weights)
@@ -220,11 +199,11 @@ def test_the_words_at_the_lags_turn_blue(record: AttentionRecord, current: Atten
                 assert lag == (f"−{t - most}" if t > most else "0")
 
 
-@needs_node
+@pytest.mark.slow
 @pytest.mark.parametrize(("span", "zero"), [(3, False), (1, False), (8, True)])
-def test_every_word_of_the_spans_turns_blue(span: int, zero: bool) -> None:
+def test_every_word_of_the_spans_turns_blue(run: Any, span: int, zero: bool) -> None:
     record = make_spans(["<eos>", *(f"w{n}" for n in range(20))], span=span, zero=zero)
-    for t, found in enumerate(shown(render_page(record))):
+    for t, found in enumerate(run(record, EVERY_POSITION)):
         looks = record.looks(t)
         assert (found["read"], found["came"]) == ([t], [t + 1])
         assert found["seen"] == sorted({word for look in looks for word in range(look.first, look.last + 1)})
@@ -235,16 +214,12 @@ def test_every_word_of_the_spans_turns_blue(span: int, zero: bool) -> None:
         )
 
 
-@needs_node
-def test_one_probability_has_one_spelling_and_an_unknown_word_is_the_guess_unk() -> None:
-    script = Page(render_page(make_record(WORDS, 3))).inside("script")[-1].partition("const reader =")[0]
+@pytest.mark.slow
+def test_one_probability_has_one_spelling_and_an_unknown_word_is_the_guess_unk(run: Any) -> None:
     shares = [0.997, 0.99946, 0.99951, 1, 0.98, 0.0994, 0.00123, 1e-7, 0]
-    program = f"""{script}
-console.log(JSON.stringify([{shares}.map(percent), {shares}.map(wholePercent),
-  guessList([["the", 0.5], ["<unk>", 0.2]], "<unk>", (word) => word).map((item) => [...item.classes])]));"""
-    browser = BROWSER.replace("RECORD", "''")
-    done = subprocess.run([str(NODE), "-"], input=browser + program, capture_output=True, text=True, check=True)
-    spelled, whole, hits = json.loads(done.stdout)
+    guesses = 'guessList([["the", 0.5], ["<unk>", 0.2]], "<unk>", (word) => word).map((item) => [...item.classList])'
+    script = f"[{shares}.map(percent), {shares}.map(wholePercent), {guesses}]"
+    spelled, whole, hits = run(make_record(WORDS, 3), script)
     assert spelled == ["99.7 %", "99.9 %", "100 %", "100 %", "98 %", "9.9 %", "0.12 %", "< 0.001 %", "0 %"]
     assert whole == [99, 99, 100, 100, 98, 10, 0, 0, 0]
     assert hits == [[], ["hit"]]

@@ -44,7 +44,7 @@ def test_a_word_keeps_its_place_if_readers_skip_it(tmp_path: Path) -> None:
     ]
     found = {
         (read.words[of].text, read.subjects[by]): time
-        for of, by, time in zip(read.of, read.by, read.times, strict=True)
+        for of, by, time in zip(read.places, read.readers, read.times, strict=True)
     }
     assert found[("c", "x")] == 300 and found[("e", "y")] == 0 and math.isnan(found[("b", "y")])
     assert not odd.reasons

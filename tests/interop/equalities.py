@@ -1,5 +1,6 @@
 """How far a model of `transformers` is from itself, read in another way: for the tests, and for results/interop.py."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -21,13 +22,19 @@ def cut(model: Any, ids: Tensor) -> float:
     return farthest(torch.cat([first.logits, second.logits], 1), model(ids).logits)
 
 
+def side_by_side(rows: Sequence[Tensor], padding: int, left: bool) -> tuple[Tensor, Tensor]:
+    """Return rows of words, padded to one length, and their mask."""
+    missing = [max(map(len, rows)) - len(row) for row in rows]
+    gaps = [(gap, 0) if left else (0, gap) for gap in missing]
+    words = [pad(row, gap, value=padding) for row, gap in zip(rows, gaps, strict=True)]
+    masks = [pad(torch.ones_like(row), gap) for row, gap in zip(rows, gaps, strict=True)]
+    return torch.stack(words), torch.stack(masks)
+
+
 def padded(model: Any, ids: Tensor, left: bool) -> float:
     """Of rows of three lengths read side by side, and of the word after them."""
-    last = model.config.vocab_size - 1
     rows = [row[: len(row) - 3 * number] for number, row in enumerate(ids)]
-    missing = [(ids.shape[1] - len(row), 0) if left else (0, ids.shape[1] - len(row)) for row in rows]
-    beside = torch.stack([pad(row, gap, value=last) for row, gap in zip(rows, missing, strict=True)])
-    mask = torch.stack([pad(torch.ones_like(row), gap) for row, gap in zip(rows, missing, strict=True)])
+    beside, mask = side_by_side(rows, model.config.vocab_size - 1, left)
     found = model(beside, attention_mask=mask)
     after = model(ids[:, :1], state=found.state).logits
     differences = []

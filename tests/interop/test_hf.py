@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from torch.nn.functional import pad
 from torch.testing import assert_close
 
 import spanlm
@@ -31,7 +30,7 @@ from tests.cases import rest_slow
 from tests.data.test_subwords import LINES as SUBWORD_LINES
 from tests.data.test_subwords import TOKENIZERS
 from tests.goldens.small import command, shrunk
-from tests.interop.equalities import BOUND, cut, farthest, padded, same_beams
+from tests.interop.equalities import BOUND, cut, farthest, padded, same_beams, side_by_side
 
 transformers = pytest.importorskip("transformers", reason="needs the extra hf")
 from spanlm.interop import hf  # noqa: E402 - needs transformers
@@ -165,10 +164,7 @@ def test_a_classifier_reads_the_last_word_of_each_row() -> None:
     rows = [row[: len(row) - 3 * number] for number, row in enumerate(ids)]
     alone = torch.cat([model(row[None]).logits for row in rows])
     for left in (True, False):
-        gaps = [(8 - len(row), 0) if left else (0, 8 - len(row)) for row in rows]
-        beside = torch.stack([pad(row, gap, value=8) for row, gap in zip(rows, gaps, strict=True)])
-        mask = torch.stack([pad(torch.ones_like(row), gap) for row, gap in zip(rows, gaps, strict=True)])
-        assert farthest(model(beside, mask).logits, alone) <= BOUND
+        assert farthest(model(*side_by_side(rows, 8, left)).logits, alone) <= BOUND
     hidden = hf.SpanlmForCausalLM(language.config).eval()
     hidden.model.load_state_dict(model.model.state_dict())
     assert_close(alone[0], model.score(hidden(ids[:1], output_hidden_states=True).hidden_states[-1][0, -1]))
@@ -204,11 +200,8 @@ def test_surprisal_loss_and_words_are_those_of_the_run(run: spanlm.TrainedModel)
     some = ids.clone()
     some[0, :5] = hf.IGNORED
     assert_close(model(ids, labels=some).loss, own[4:].mean())
-    short = ids[:, :4]
     for left in (True, False):
-        beside = pad(short, (ids.shape[1] - 4, 0) if left else (0, ids.shape[1] - 4), value=tokenizer.pad_token_id)
-        mask = pad(torch.ones_like(short), (ids.shape[1] - 4, 0) if left else (0, ids.shape[1] - 4))
-        rows, masks = torch.cat([ids, beside]), torch.cat([torch.ones_like(ids), mask])
+        rows, masks = side_by_side([ids[0], ids[0, :4]], tokenizer.pad_token_id, left)
         assert_close(model(rows, masks, labels=rows).loss, torch.cat([own, own[:3]]).mean())
 
 

@@ -195,7 +195,7 @@ def test_a_part_or_a_model_no_better_than_word_frequencies_is_shown_as_collapsed
         "w/o reward": ("460.00", f"+370.00 ({WHOLE})", "–"),
         "w/o RNNs-minus feature": ("collapsed", "–", "model"),
     }
-    assert {name for name, line in table.lines.items() if line.of("test.perplexity") is None} == {
+    assert {name for name, line in table.lines.items() if line.value("test.perplexity") is None} == {
         "unannealed-ptb",
         "words-ptb",
     }

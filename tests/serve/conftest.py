@@ -19,6 +19,17 @@ Ask = Callable[..., Any]
 """POSTs fields to an endpoint, and returns what comes back as JSON."""
 
 
+def runs_of(*names: object) -> Runs:
+    served = Runs()
+    for name in names:
+        served.add(str(name), "cpu")
+    return served
+
+
+def client_of(runs: Runs, work: Work) -> TestClient:
+    return TestClient(make_app(runs, work), base_url="http://127.0.0.1:8000")
+
+
 @pytest.fixture(scope="session")
 def folders(
     tiny_run: Path, lstm_run: Path, span_run: Path, sentence_run: Path, unopened_run: Path, arpa: Path
@@ -39,10 +50,7 @@ def arpa(tmp_path_factory: pytest.TempPathFactory, tiny_corpus: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def runs(folders: Mapping[str, Path]) -> Runs:
-    found = Runs()
-    for folder in folders.values():
-        found.add(str(folder), "cpu")
-    return found
+    return runs_of(*folders.values())
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +60,7 @@ def work() -> Work:
 
 @pytest.fixture(scope="session")
 def client(runs: Runs, work: Work) -> TestClient:
-    return TestClient(make_app(runs, work), base_url="http://127.0.0.1:8000", raise_server_exceptions=True)
+    return client_of(runs, work)
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,6 @@ from spanlm.models.memories import MEMORIES
 from spanlm.papers.registry import PRESETS
 from spanlm.runs.model import TrainedModel
 from spanlm.scoring.stream import evaluating
-from spanlm.serve.app import make_app
 from spanlm.serve.fields import NEURAL_CACHE, REQUESTS
 from spanlm.serve.remembering import Memo, Remembering
 from spanlm.serve.served import Runs, diagram
@@ -36,7 +35,7 @@ from spanlm.store.plain import finite
 from spanlm.store.run_folder import epoch_rows
 from tests.cases import rest_slow
 from tests.models.small import HIDDEN, SMALL_MEMORIES, language_model, models
-from tests.serve.conftest import Ask
+from tests.serve.conftest import Ask, client_of, runs_of
 
 TEXT = "the cat sat on the mat . zebra\n\nthe dog ran to naïve 猫 object .\nname is bound to the object . 😀 <unk> the"
 LONG = " ".join(["the cat sat on mat . name is bound to the object ."] * 8)
@@ -138,7 +137,7 @@ def test_a_lesion_is_the_library_s(ask: Ask, folders: Mapping[str, Path], how: s
 def test_what_was_read_before_changes_no_bit(folders: Mapping[str, Path], work: Work) -> None:
     """Typed letter by letter, from a warm memory, and asked once of a new server: the same."""
     for run in ("1", "5"):
-        warm, state = _server(folders[run], work), "line" if run == "5" else "carry"
+        warm, state = client_of(runs_of(folders[run]), work), "line" if run == "5" else "carry"
         for end in range(len(LONG) - 60, len(LONG), 20):
             warm.post("/api/read", json={"text": LONG[:end], "state": state})
             warm.post("/api/next", json={"prompt": LONG[:end]})
@@ -146,15 +145,9 @@ def test_what_was_read_before_changes_no_bit(folders: Mapping[str, Path], work: 
             ("read", {"text": LONG, "state": state, "cache": True}),
             ("next", {"prompt": LONG, "temperatures": [0.5]}),
         ):
-            servers = warm, _server(folders[run], work)
+            servers = warm, client_of(runs_of(folders[run]), work)
             known, fresh = (server.post(f"/api/{name}", json=field).json() for server in servers)
             assert known == fresh
-
-
-def _server(folder: Path, work: Work) -> TestClient:
-    runs = Runs()
-    runs.add(str(folder), "cpu")
-    return TestClient(make_app(runs, work), base_url="http://localhost")
 
 
 @pytest.mark.parametrize("run", ["1", "2", "3"])
@@ -175,7 +168,7 @@ def test_a_cache_says_where_it_had_read_a_word(ask: Ask, run: str) -> None:
 
 @pytest.mark.slow
 def test_threads_give_what_one_after_the_other_gives(runs: Runs) -> None:
-    client = TestClient(make_app(runs, Work(32, 64)), base_url="http://localhost")
+    client = client_of(runs, Work(32, 64))
     asked = [
         (name, {"run": run, field: f"{LONG[: 40 * number]} the", **more})
         for number in range(1, 9)
@@ -242,7 +235,7 @@ def test_a_log_with_lines_that_say_nothing_is_described(tiny_run: Path, tmp_path
     rows = [{**good, **each} for each in odd] + [{name: good[name] for name in ("event", "loss")}, {"event": "valid"}]
     for lines, value, points in ((rows, math.exp(good["loss"]), 3), ([{**good, "loss": 1e9}], None, 0)):
         (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
-        (model,) = _server(folder, work).get("/api/models").json()["models"]
+        (model,) = client_of(runs_of(folder), work).get("/api/models").json()["models"]
         assert [row["valid"] for row in model["curves"]] == pytest.approx([value] * points)
         assert (model["perplexity"] or {"value": None})["value"] == pytest.approx(value)
 
@@ -273,9 +266,8 @@ def test_a_yardstick_is_read_with(tmp_path: Path, work: Work) -> None:
     """A model of Hugging Face, which is an extra, by written word; it is asked for nothing else."""
     from tests.interop.test_yardstick import bytes_tokenizer, saved
 
-    runs = Runs()
-    served = runs.add(f"hf:{saved(tmp_path, bytes_tokenizer())}", "cpu")
-    client = TestClient(make_app(runs, work), base_url="http://localhost")
+    runs = runs_of(f"hf:{saved(tmp_path, bytes_tokenizer())}")
+    (served,), client = runs.all, client_of(runs, work)
     (described,) = client.get("/api/models").json()["models"]
     assert (described["attends"], described["states"], described["diagram"], described["caches"]) == (
         None,
@@ -409,9 +401,7 @@ def test_what_is_remembered_holds_the_bytes_that_are_counted(tiny_run: Path, lst
 
 
 def test_a_run_of_bytes_is_read_by_word_and_written_as_text(bytes_run: Path) -> None:
-    runs = Runs()
-    runs.add(str(bytes_run), "cpu")
-    client, model = TestClient(make_app(runs, Work(1, 8)), base_url="http://127.0.0.1:8000"), spanlm.load(bytes_run)
+    client, model = client_of(runs_of(bytes_run), Work(1, 8)), spanlm.load(bytes_run)
     text = " the naïve  cat \n\n猫 sat"
     (item,) = client.post("/api/read", json={"run": "1", "text": text, "state": "line"}).json()["items"]
     scores = [word for words in model.score_items(text.split("\n")) for word in words]

@@ -33,6 +33,7 @@ from spanlm.serve.served import Runs
 from spanlm.serve.server import Server, listening
 from spanlm.serve.work import Left, Work, held
 from tests.cases import rest_slow
+from tests.serve.conftest import client_of, runs_of
 
 JSON = {"content-type": "application/json"}
 PATIENCE = 120
@@ -140,9 +141,7 @@ def test_who_sends_all_before_it_listens_gets_the_error(
 
 
 def test_texts_are_bounded(client: TestClient, work: Work, words_run: Path) -> None:
-    runs = Runs()
-    runs.add(str(words_run), "cpu")
-    others = TestClient(make_app(runs, work), base_url="http://localhost")
+    others = client_of(runs_of(words_run), work)
     # one written word of marks is many to its model
     for text, asked in (("the " * (MOST_WORDS + 1), client), ("." * (MOST_WORDS + 1), others)):
         for field, name in (("text", "read"), ("prompt", "next")):
@@ -241,7 +240,7 @@ def test_wrong_methods_are_refused(client: TestClient) -> None:
 
 
 def test_more_requests_than_there_may_be_are_told_to_wait(runs: Runs) -> None:
-    client = TestClient(make_app(runs, Work(1, 0)), base_url="http://localhost")
+    client = client_of(runs, Work(1, 0))
     for name, field in (("read", "text"), ("generate", "prompt")):
         answer = client.post(f"/api/{name}", json={field: "the"})
         _refused(answer, 429, "too many")
@@ -251,7 +250,7 @@ def test_more_requests_than_there_may_be_are_told_to_wait(runs: Runs) -> None:
 def test_a_run_that_is_not_there_yet_is_waited_for(work: Work) -> None:
     runs = Runs()
     runs.progress = "epoch 3"
-    client = TestClient(make_app(runs, work), base_url="http://localhost")
+    client = client_of(runs, work)
     _refused(client.post("/api/read", json={"text": "the"}), 503, "epoch 3")
     assert client.get("/api/models").json() == client.get("/api/models").json() | {"ready": False, "models": []}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spanlm.analysis.utilisation import read_utilisation
+from spanlm.analysis.curves import read_utilisation
 from spanlm.config import RunConfig
 from spanlm.errors import InputError
 from spanlm.models.interfaces import MixingHead, Scores

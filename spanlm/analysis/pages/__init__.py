@@ -1,8 +1,9 @@
-"""Pages on which the words of a text can be pointed at: each one HTML file, without network.
+"""Pages of words: each one HTML file, without network.
 
-Its style, its script and its data are inside. The words of a text are data, never markup: they travel as JSON whose
-`<`, `>` and `&` are escaped, and the script puts them into text nodes. The Content-Security-Policy lets nothing run or
-load but the one script and the one style sheet whose SHA-256 it names.
+The words of a text can be pointed at, or those listed at which models differ. Style, script and data are inside. Words
+are data, never markup: they travel as JSON whose `<`, `>` and `&` are escaped, and the script puts them into text
+nodes. The Content-Security-Policy lets nothing run or load but the one script and the one style sheet whose SHA-256 it
+names.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,9 @@ from spanlm.data.vocabulary import EOS
 from spanlm.scoring.attention import AttentionRecord, Expected, PartsRecord
 from spanlm.scoring.cache import CachedWords
 from spanlm.store.plain import finite
+
+if TYPE_CHECKING:
+    from spanlm.analysis.compare import Comparison, MovedWord
 
 _UNITS = 1000  # of a weight
 _SPAN_UNITS = 10_000  # of 256 spans most have less than a hundredth
@@ -47,6 +51,10 @@ _PLAIN = (
 _CACHED = (
     " A neural cache is mixed in: words that it had are underlined, and the words before turn blue where it had read "
     "the same word."
+)
+_MOVED = (
+    "Each word in its context, and how many bits {model} needs more (+) or fewer (−) for it than {baseline}: each bit "
+    "halves the probability. What comes after the word, neither had read."
 )
 
 
@@ -187,13 +195,14 @@ def darkest(seen: NDArray[np.floating[Any]]) -> float:
 def filled_page(
     template: str, parts: Mapping[str, str], styles: Sequence[str], scripts: Sequence[str], title: str
 ) -> str:
-    """Fill the `{{places}}` of a template with `parts`, markup of our own, the title, and the files' contents."""
+    """Put a template below the heading of `page.html`, and `parts`, markup of our own, and files into their places."""
     style, script = ("".join(map(_resource, names)) for names in (styles, scripts))
     runs = f"script-src '{_digest(script)}'; " if scripts else ""
     policy = f"default-src 'none'; style-src '{_digest(style)}'; {runs}base-uri 'none'; form-action 'none'"
     filled = {**parts, "policy": policy, "title": escaped(title), "style": style, "script": script}
+    page = _resource("page.html").replace("{{body}}", _resource(template))
     # one pass: what is put in is not searched again, so a word may be {{script}}
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: filled[place[1]], _resource(template))
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: filled[place[1]], page)
 
 
 def page_data(content: Mapping[str, Any]) -> str:
@@ -213,6 +222,42 @@ def _resource(name: str) -> str:
 
 def _digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+# --- the words that gain and lose most between two models: without a script ---
+
+
+def render_comparison(comparisons: Sequence[Comparison], baseline: str, text: str) -> str:
+    """Return the words that gain and lose most in each comparison with the baseline, two lists each."""
+    lists = "".join(_lists(other, baseline) for other in comparisons)
+    names = " and ".join(other.name for other in comparisons)
+    introduction = _MOVED.format(model=_shown(names), baseline=_shown(baseline))
+    parts = {"introduction": introduction, "lists": lists, "footnote": _shown(f"{text}. ¶ is a line end.")}
+    return filled_page("compare.html", parts, ("reader.css", "compare.css"), (), f"{names} against {baseline}")
+
+
+def _lists(other: Comparison, baseline: str) -> str:
+    heads = ((f"{other.name}: gains most", other.gains, "gain"), (f"{other.name}: loses most", other.losses, "loss"))
+    return "".join(
+        f"<section><h2>{_shown(head)}</h2><ol>{''.join(_item(word, kind, other.name, baseline) for word in words)}"
+        "</ol></section>\n"
+        for head, words, kind in heads
+    )
+
+
+def _item(moved: MovedWord, kind: str, model: str, baseline: str) -> str:
+    before, word, after = map(_shown, (moved.before, moved.word, moved.after))
+    numbers = _shown(f"{baseline} {moved.baseline:.1f}, {model} {moved.bits:.1f} bits; token {moved.place + 1:,}")
+    bits = f"{moved.difference:+.1f}".replace("-", "−")
+    return (
+        f'<li><span class="bits {kind}">{bits}</span><p dir="auto">{before} <b>{word}</b> '
+        f'<span class="later">{after}</span></p><small>{numbers}</small></li>'
+    )
+
+
+def _shown(text: str) -> str:
+    """Return a text as markup, with ¶ for line ends."""
+    return escaped(" ".join("¶" if word == EOS else word for word in text.split(" ")))
 
 
 EXAMPLES: dict[str, list[dict[str, str]]] = json.loads(_resource("examples.json"))

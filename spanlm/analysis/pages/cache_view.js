@@ -12,7 +12,7 @@ class CacheView {
 
   seen(t) {
     return this.reader.content.cache.places[t].map(([i, weight]) => (
-      { from: i + 1, to: i + 1, weight, label: weight >= 0.01 ? wholePercent(weight) : "" }));
+      { from: i + 1, to: i + 1, weight, label: shareLabel(weight) }));
   }
 
   inWords(t) {

@@ -1,24 +1,14 @@
 "use strict";
 // The page of one text: its content is inside, and its address opens a position (#pos=12).
 
-const reader = new Reader(document.getElementById("reader"), { onSelect: (t, pinned) => writeAddress(pinned ? `#pos=${t}` : "") });
-
-function writeAddress(hash) {
-  if (location.hash === hash) return;
-  try {
-    history.replaceState(null, "", hash || location.pathname + location.search);
-  } catch {
-    // browsers refuse many changes in a short time, as of a held arrow key; the page goes on without
-  }
-}
+const reader = new Reader(document.getElementById("reader"), { onSelect: (t, pinned) => writeHash(pinned ? `#pos=${t}` : "") });
 
 function readAddress() {
   const match = /^#pos=(\d+)$/.exec(location.hash);
-  if (!match || Number(match[1]) > reader.last) return false;
+  if (!match || Number(match[1]) > reader.last) return;
   reader.pinned = true;
   reader.show(Number(match[1]));
   reader.words[reader.current + 1].scrollIntoView({ block: "center" });
-  return true;
 }
 
 reader.fill(JSON.parse(document.getElementById("record").textContent));

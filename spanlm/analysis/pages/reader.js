@@ -16,6 +16,30 @@ function make(tag, className, ...children) {
   return element;
 }
 
+function option(value, text, selected = false) {
+  const element = make("option", "", text);
+  element.value = value;
+  element.selected = selected;
+  return element;
+}
+
+function button(text, act, className = "") {
+  const element = make("button", className, text);
+  element.type = "button";
+  element.addEventListener("click", act);
+  return element;
+}
+
+// put a hash, or none, into the address
+function writeHash(hash) {
+  if (location.hash === hash) return;
+  try {
+    history.replaceState(null, "", hash || location.pathname + location.search);
+  } catch {
+    // browsers refuse many changes in a short time, as of a held arrow key; the page goes on without
+  }
+}
+
 function draw(tag, attributes) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
@@ -32,6 +56,7 @@ function percent(share) {
 }
 
 const wholePercent = (share) => (share >= 0.9995 ? 100 : Math.min(Math.round(100 * share), 99));
+const shareLabel = (share) => (share >= 0.01 ? wholePercent(share) : "");
 const inBits = (bits) => (bits === null ? "not predicted" : `${bits.toFixed(1)} bits`);
 const signed = (lag) => (lag ? `−${lag}` : "0");
 const hugsLeft = (word) => /^([.,;:!?%)\]}…»”’]+|n't|'(s|re|ve|ll|d|m|t)?)$/i.test(word);
@@ -137,9 +162,7 @@ class Reader {
     this.panel = make("section", "panel");
     this.panel.setAttribute("aria-label", `What the model${side && ` ${side}`} did at this word`);
     this.panel.tabIndex = 0;
-    this.fold = make("button", "bare fold");
-    this.fold.type = "button";
-    this.fold.addEventListener("click", () => this.layFold(!this.folded));
+    this.fold = button("", () => this.layFold(!this.folded), "bare fold");
     this.layFold(false);
     this.key = make("ul", "key");
     this.key.setAttribute("aria-label", "Key");
@@ -231,12 +254,7 @@ class Reader {
   tint() {
     const options = this.view.tints;
     if (!(this.tintName in options)) this.tintName = "";
-    this.tints.replaceChildren(...["", ...Object.keys(options)].map((name) => {
-      const option = make("option", "", name || "nothing");
-      option.value = name;
-      option.selected = name === this.tintName;
-      return option;
-    }));
+    this.tints.replaceChildren(...["", ...Object.keys(options)].map((name) => option(name, name || "nothing", name === this.tintName)));
     const chosen = options[this.tintName];
     this.text.classList.toggle("tinted", Boolean(chosen));
     this.ramp.hidden = this.rampEnd.hidden = !chosen;

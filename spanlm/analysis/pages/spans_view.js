@@ -5,25 +5,17 @@
 
 const NAMED_SPANS = 6; // spans told in words
 
-class SpansView {
+class SpansView extends LooksView {
   constructor(reader) {
-    this.reader = reader;
+    super(reader);
     this.attends = true;
-    const { bits, gate } = reader.content;
-    this.tints = {
-      surprisal: { most: `${reader.most} bits`, share: (t) => (bits[t] ?? 0) / reader.most },
-      "the gate (λ)": { most: "λ 1", share: (t) => gate[t] ?? 0 },
-    };
-    this.axes = { guess: 0, look: 0 };
-    this.came = make("div", "came");
+    const { gate } = reader.content;
+    this.tints["the gate (λ)"] = { most: "λ 1", share: (t) => gate[t] ?? 0 };
     this.preferred = make("p", "note");
     this.share = make("span", "share");
     this.gate = make("div", "gate", this.share);
     this.parts = Object.fromEntries(["mixture", "buffer", "encoder"].map((part) => [part, make("ol", "guesses")]));
     this.spans = make("h2", "");
-    this.lags = make("div", "lags");
-    this.lags.setAttribute("role", "img");
-    this.peaks = make("ol", "peaks");
   }
 
   layPanel() {
@@ -55,10 +47,6 @@ class SpansView {
 
   inWords(look) { return `${this.wordsOf(look)}, ${percent(look.weight)}`; }
 
-  seen(t) {
-    return this.looks(t).map((look) => ({ ...look, label: look.weight >= 0.01 ? wholePercent(look.weight) : "" }));
-  }
-
   tell(t) {
     const { reader } = this, { tokens, expected, gate } = reader.content;
     this.came.replaceChildren(...cameHead(reader, t, expected.mixture[t]));
@@ -89,10 +77,9 @@ class SpansView {
     }));
     this.lags.setAttribute("aria-label", "Attention by span, the newest to the right. " + peaks.map((look) => this.inWords(look)).join(", "));
     this.peaks.replaceChildren(...peaks.map((look) => {
-      const jump = make("button", "word", this.wordsOf(look));
-      jump.type = "button";
+      const centred = { block: "center", behavior: "smooth" };
+      const jump = button(this.wordsOf(look), () => reader.words[look.from].scrollIntoView(centred), "word");
       jump.title = `${this.wordsOf(look)}: show it in the text`;
-      jump.addEventListener("click", () => reader.words[look.from].scrollIntoView({ block: "center", behavior: "smooth" }));
       return make("li", "", jump, make("span", "", percent(look.weight)));
     }));
   }

@@ -3,17 +3,27 @@
 
 const NAMED = 3; // sources named in words
 
-class WordsView {
+// what a view of words and one of spans share
+class LooksView {
   constructor(reader) {
+    const { bits } = reader.content;
     this.reader = reader;
     this.came = make("div", "came");
-    this.expected = make("ol", "guesses");
     this.peaks = make("ol", "peaks");
     this.lags = make("div", "lags");
     this.lags.setAttribute("role", "img");
-    const { bits, weights, mean } = reader.content;
     this.tints = { surprisal: { most: `${reader.most} bits`, share: (t) => (bits[t] ?? 0) / reader.most } };
     this.axes = { guess: 0, look: 0 };
+  }
+
+  seen(t) { return this.looks(t).map((look) => ({ ...look, label: shareLabel(look.weight) })); }
+}
+
+class WordsView extends LooksView {
+  constructor(reader) {
+    super(reader);
+    const { weights, mean } = reader.content;
+    this.expected = make("ol", "guesses");
     this.attends = weights !== null;
     this.meanKey = make("p", "note", make("span", "tick"), "mean of this text");
     this.meanKey.hidden = !mean;
@@ -35,13 +45,8 @@ class WordsView {
     if (!this.attends) return [];
     const { weights, held, nearest } = this.reader.content;
     return weights[t]
-      .map((weight, j) => ({ weight: weight / 1000, lag: this.lagOf(j), source: t - this.lagOf(j) }))
+      .map((weight, j) => ({ weight: weight / 1000, lag: this.lagOf(j), from: t - this.lagOf(j), to: t - this.lagOf(j) }))
       .filter(({ lag }) => lag - nearest < held[t]);
-  }
-
-  seen(t) {
-    return this.looks(t).map(({ weight, source }) => (
-      { from: source, to: source, weight, label: weight >= 0.01 ? wholePercent(weight) : "" }));
   }
 
   tell(t) {
@@ -68,8 +73,8 @@ class WordsView {
       return slot;
     }));
     this.lags.setAttribute("aria-label", "Attention by lag. " + peaks.map((look) => this.inWords(look)).join(", "));
-    this.peaks.replaceChildren(...peaks.map(({ source, lag, weight }) => make("li", "",
-      make("span", "word", reader.shown[source]), make("span", "", signed(lag)), make("span", "", percent(weight)))));
+    this.peaks.replaceChildren(...peaks.map(({ from, lag, weight }) => make("li", "",
+      make("span", "word", reader.shown[from]), make("span", "", signed(lag)), make("span", "", percent(weight)))));
     if (!peaks.length) this.peaks.append(make("li", "none", reader.content.lesion === "none" ? "nothing: its memory is off"
       : reader.content.held[t] ? "no word: it left the guess to the vocabulary" : "nothing: its memory is still empty"));
     if (peaks.length && reader.content.copies) this.peaks.append(this.copied(t, this.looks(t)));
@@ -79,14 +84,14 @@ class WordsView {
   copied(t, looks) {
     const { tokens } = this.reader.content, came = tokens[t + 1];
     const sum = (list) => list.reduce((all, { weight }) => all + weight, 0);
-    const found = looks.filter(({ source }) => tokens[source] === came);
+    const found = looks.filter(({ from }) => tokens[from] === came);
     const left = make("b", "", percent(Math.max(0, 1 - sum(looks))));
     return make("li", "none", found.length ? `Copied from ${found.length} place${found.length > 1 ? "s" : ""} before: ${percent(sum(found))}. ` : "It stood nowhere before, so nothing was copied. ",
       "Left to the vocabulary: ", left, ".");
   }
 
-  inWords({ source, lag, weight }) {
-    return `${this.reader.shown[source]}, ${lag ? `${lag} back` : "just read"}, ${percent(weight)}`;
+  inWords({ from, lag, weight }) {
+    return `${this.reader.shown[from]}, ${lag ? `${lag} back` : "just read"}, ${percent(weight)}`;
   }
 
   speak(t) {

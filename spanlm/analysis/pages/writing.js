@@ -4,20 +4,6 @@
 const byId = (id) => document.getElementById(id);
 const last = (list) => list[list.length - 1];
 
-function option(value, text, selected = false) {
-  const element = make("option", "", text);
-  element.value = value;
-  element.selected = selected;
-  return element;
-}
-
-function button(text, act, className = "") {
-  const element = make("button", className, text);
-  element.type = "button";
-  element.addEventListener("click", act);
-  return element;
-}
-
 function growTextarea() {
   const area = byId("text");
   area.style.height = "auto";

@@ -233,8 +233,28 @@ _ROWS = by_name(*_MODELS, *_ORDERS)
 PRESETS: list[Preset | NgramPreset] = [DEMO, *(row.preset for row in (*_MODELS, *_MATCHED, *_ORDERS))]
 
 _REMARK = "published accuracies on CBT, by class: NE {}, CN {}, V {}, P {}; from Hill et al. 2016, by KenLM"
-_ARTICLES = DataConfig(documents="auto")
 
+
+def _counted(name: str, title: str, ngram: NgramConfig, more: str = "") -> NgramPreset:
+    return NgramPreset(
+        name=f"daniluk2017/{name}",
+        paper="Daniluk et al. 2017",
+        sources=(f"Figure 2d, {title}",),
+        title=title,
+        config=NgramRunConfig(data=DataConfig(documents="auto"), ngram=ngram),
+        remark=_REMARK.format(*_COUNTED[name]) + more,
+    )
+
+
+_LONGER = "; the cache is a unigram cache of the last 1,000 words, which is longer than a context of CBT"
+_COUNTED_PRESETS = [
+    _counted("kn-5", "Kneser-Ney LM", NgramConfig()),
+    _counted("kn-5-cache", "Kneser-Ney LM + cache", NgramConfig(cache=1000), _LONGER),
+]
+_COUNTED_ROWS = [
+    row_of(preset, accuracies=accuracies, quoted_from=_HILL, figures=("2d",))
+    for preset, accuracies in zip(_COUNTED_PRESETS, _COUNTED.values(), strict=True)
+]
 NGRAM_PRESETS = [
     NgramPreset(
         name="ngram",
@@ -242,29 +262,7 @@ NGRAM_PRESETS = [
         sources=("interpolated modified Kneser-Ney, as KenLM's lmplz estimates it",),
         config=NgramRunConfig(),
     ),
-    NgramPreset(
-        name="daniluk2017/kn-5",
-        paper="Daniluk et al. 2017",
-        sources=("Figure 2d, Kneser-Ney LM",),
-        title="Kneser-Ney LM",
-        config=NgramRunConfig(data=_ARTICLES),
-        remark=_REMARK.format(*_COUNTED["kn-5"]),
-    ),
-    NgramPreset(
-        name="daniluk2017/kn-5-cache",
-        paper="Daniluk et al. 2017",
-        sources=("Figure 2d, Kneser-Ney LM + cache",),
-        title="Kneser-Ney LM + cache",
-        config=NgramRunConfig(data=_ARTICLES, ngram=NgramConfig(cache=1000)),
-        remark=_REMARK.format(*_COUNTED["kn-5-cache"])
-        + "; the cache is a unigram cache of the last 1,000 words, which is longer than a context of CBT",
-    ),
-]
-
-_COUNTED_ROWS = [
-    row_of(preset, accuracies=_COUNTED[_name], quoted_from=_HILL, figures=("2d",))
-    for preset in NGRAM_PRESETS
-    if (_name := preset.name.partition("/")[2]) in _COUNTED
+    *_COUNTED_PRESETS,
 ]
 
 _COLUMNS = (
@@ -279,8 +277,8 @@ def _figure(name: str, about: str, *rows: Row, text: PublishedText = TEXT, **mor
     return Table(name=name, kind="figure", about=about, rows=by_name(*rows), text=text, **more)
 
 
-def _accuracy(by: str, words: str) -> Details:
-    columns = (*(f"{by}: {title}" for title in WORD_CLASSES.values()), "test ppl")
+def _accuracy(score: str, words: str) -> Details:
+    columns = (*(f"{score}: {title}" for title in WORD_CLASSES.values()), "test ppl")
     return Details(f"Accuracy by the probability of the {words}, with 95 % intervals", columns, notes=True)
 
 

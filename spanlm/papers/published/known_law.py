@@ -8,85 +8,38 @@ yardstick` matches their parameters and says how many bits a word each stays abo
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from spanlm.data.synthetic import PREFIX
-from spanlm.models.encoders import (
-    AnyEncoderConfig,
-    DeltaConfig,
-    LSTMConfig,
-    MinGRUConfig,
-    MogrifierLSTMConfig,
-    TransformerConfig,
-)
-from spanlm.models.heads import AnyHeadConfig, MixtureOfSoftmaxesConfig, SoftmaxConfig
+from spanlm.models import encoders, memories
+from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.language_model import ModelConfig
-from spanlm.models.memories import (
-    AnyMemoryConfig,
-    AttentiveConfig,
-    KeyValueConfig,
-    NGramConfig,
-    NoMemoryConfig,
-    PointerSentinelConfig,
-    RecurrentMemoryConfig,
-    SpanBufferConfig,
-)
 from spanlm.papers.paper import BY_LAG, Cached, Column, Details, Paper, Preset, Table, by_name, row_of
 from spanlm.papers.published.li2020 import reading_state
 from spanlm.papers.scales import Matched, Scale
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
 
 REACH = 32
-SPANS = SpanBufferConfig(buffer_size=REACH, span_length=2, dropout=0.0)
+_NONE = memories.NoMemoryConfig()
+SPANS = memories.SpanBufferConfig(buffer_size=REACH, span_length=2, dropout=0.0)
 
 TWICE = MixtureOfSoftmaxesConfig(experts=2, latent_dropout=0.0, tied=False)
+"""As the span buffer predicts twice, too."""
 
 
-class Model(NamedTuple):
-    """A row; two softmaxes are there because the span buffer predicts twice, too."""
-
-    title: str
-    memory: AnyMemoryConfig = NoMemoryConfig()
-    head: AnyHeadConfig = SoftmaxConfig()
-    encoder: AnyEncoderConfig = LSTMConfig(hidden_size=66)
-
-
-MODELS = {
-    "lstm": Model("LSTM, no memory"),
-    "lstm-mos": Model("LSTM, two softmaxes", NoMemoryConfig(), TWICE),
-    "4-gram": Model("4-gram", NGramConfig(order=4), encoder=LSTMConfig(hidden_size=68)),  # in equal parts
-    "attention": Model("Attention", KeyValueConfig(roles=1, window=REACH)),
-    "attention-mos": Model("Attention, two softmaxes", KeyValueConfig(roles=1, window=REACH), TWICE),
-    "key-value": Model("Key-Value", KeyValueConfig(roles=2, window=REACH)),
-    "key-value-predict": Model("Key-Value-Predict", KeyValueConfig(roles=3, window=REACH)),
-    "recurrent-memory": Model("Recurrent memory", RecurrentMemoryConfig(window=REACH)),
-    "attentive-single": Model("Attentive, single score", AttentiveConfig(score="single", window=REACH)),
-    "attentive-combined": Model("Attentive, combined score", AttentiveConfig(score="combined", window=REACH)),
-    "pointer": Model("Pointer sentinel", PointerSentinelConfig(window=REACH)),
-    "span-buffer": Model("Span buffer", SPANS),
-    "span-buffer-state": Model("Span buffer, q sees h_t, too", reading_state(SPANS)),
-    "transformer": Model("Transformer", encoder=TransformerConfig(hidden_size=37, window=REACH)),
-    "delta": Model("Gated DeltaNet", encoder=DeltaConfig(hidden_size=35)),
-    "mogrifier": Model("Mogrifier LSTM", encoder=MogrifierLSTMConfig(hidden_size=47)),
-    "min-gru": Model("minGRU", encoder=MinGRUConfig(hidden_size=39)),
-}
-
-PRESETS = [
-    Preset(
+def _preset(name: str, title: str, memory: memories.AnyMemoryConfig = _NONE, **rooms: Any) -> Preset:
+    """Return a row: an LSTM, unless `rooms` have another encoder, with a memory."""
+    rooms = {"encoder": encoders.LSTMConfig(hidden_size=66), "memory": memory, **rooms}
+    return Preset(
         name=f"yardstick/{name}",
         paper="none; every memory on one encoder, for texts with a known law",
-        sources=(model.title,),
-        title=model.title,
+        sources=(title,),
+        title=title,
         config=RunConfig(
             data=DataConfig(corpus="synthetic:recall"),
-            model=ModelConfig(
-                embedding_size=64,
-                encoder=model.encoder,
-                memory=model.memory,
-                head=model.head,
-            ),
+            model=ModelConfig(embedding_size=64, **rooms),
             training=TrainingConfig(
                 optimizer=OptimizerConfig(lr=0.005),
                 batching=BatchingConfig(kind="streams", batch_size=16, length=REACH),
@@ -95,7 +48,29 @@ PRESETS = [
             ),
         ),
     )
-    for name, model in MODELS.items()
+
+
+PRESETS = [
+    _preset("lstm", "LSTM, no memory"),
+    _preset("lstm-mos", "LSTM, two softmaxes", head=TWICE),
+    # of which memory and encoder are equal parts
+    _preset("4-gram", "4-gram", memories.NGramConfig(order=4), encoder=encoders.LSTMConfig(hidden_size=68)),
+    _preset("attention", "Attention", memories.KeyValueConfig(roles=1, window=REACH)),
+    _preset("attention-mos", "Attention, two softmaxes", memories.KeyValueConfig(roles=1, window=REACH), head=TWICE),
+    _preset("key-value", "Key-Value", memories.KeyValueConfig(roles=2, window=REACH)),
+    _preset("key-value-predict", "Key-Value-Predict", memories.KeyValueConfig(roles=3, window=REACH)),
+    _preset("recurrent-memory", "Recurrent memory", memories.RecurrentMemoryConfig(window=REACH)),
+    _preset("attentive-single", "Attentive, single score", memories.AttentiveConfig(score="single", window=REACH)),
+    _preset(
+        "attentive-combined", "Attentive, combined score", memories.AttentiveConfig(score="combined", window=REACH)
+    ),
+    _preset("pointer", "Pointer sentinel", memories.PointerSentinelConfig(window=REACH)),
+    _preset("span-buffer", "Span buffer", SPANS),
+    _preset("span-buffer-state", "Span buffer, q sees h_t, too", reading_state(SPANS)),
+    _preset("transformer", "Transformer", encoder=encoders.TransformerConfig(hidden_size=37, window=REACH)),
+    _preset("delta", "Gated DeltaNet", encoder=encoders.DeltaConfig(hidden_size=35)),
+    _preset("mogrifier", "Mogrifier LSTM", encoder=encoders.MogrifierLSTMConfig(hidden_size=47)),
+    _preset("min-gru", "minGRU", encoder=encoders.MinGRUConfig(hidden_size=39)),
 ]
 
 SOURCES = {
@@ -135,7 +110,7 @@ PAPER = Paper(
         Table(
             name=name,
             label=name,
-            about=what,
+            about=text,
             rows=_ROWS,
             measure="excess",
             columns=_COLUMNS,
@@ -143,7 +118,7 @@ PAPER = Paper(
             corpus=f"{PREFIX}{source}",
             remark=use,
         )
-        for name, (source, what, use) in SOURCES.items()
+        for name, (source, text, use) in SOURCES.items()
     ),
     columns={"excess": Column("excess_bits", digits=3), "law": Column("law.test", digits=3)},
     scales=(

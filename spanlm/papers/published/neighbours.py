@@ -12,30 +12,14 @@ tried, so that their best may lie beyond.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
-from spanlm.models.encoders import (
-    AnyEncoderConfig,
-    DeltaConfig,
-    LSTMConfig,
-    MinGRUConfig,
-    MogrifierLSTMConfig,
-    TransformerConfig,
-)
+from spanlm.models import encoders, memories
 from spanlm.models.language_model import ModelConfig
-from spanlm.models.memories import (
-    AnyMemoryConfig,
-    AttentiveConfig,
-    KeyValueConfig,
-    NGramConfig,
-    NoMemoryConfig,
-    PointerSentinelConfig,
-    RecurrentMemoryConfig,
-    SpanBufferConfig,
-)
+from spanlm.models.memories.attentive import Score
 from spanlm.papers.paper import Cached, Column, Nearest, Paper, Preset, Row, Table, by_name, row_of
 from spanlm.papers.published.li2020 import reading_state
 from spanlm.papers.scales import Matched, Scale, smoke_scale
@@ -51,89 +35,84 @@ REACH = 100
 NARROW = (1, 2, 5, 10, 15)
 """Windows of the Transformer, beside one as long as what it reads at once."""
 
-_SPANS = SpanBufferConfig(buffer_size=REACH, span_length=2, dropout=0.0)
-_NONE, _LSTM = NoMemoryConfig(), LSTMConfig(hidden_size=UNITS)
+_SPANS = memories.SpanBufferConfig(buffer_size=REACH, span_length=2, dropout=0.0)
+_NONE, _LSTM = memories.NoMemoryConfig(), encoders.LSTMConfig()
 
 
-@dataclass(frozen=True)
-class Model:
-    """A row: a memory, or another encoder; `rate` and `streams` are what was chosen for it."""
-
-    title: str
-    units: int  # with which θ_M is the LSTM's
-    memory: AnyMemoryConfig = _NONE
-    encoder: AnyEncoderConfig = _LSTM
-    rate: float = 0.008
-    streams: int = 16
-
-    def preset(self, name: str) -> Preset:
-        return Preset(
-            name=f"neighbours/{name}",
-            paper="none; memories beside their neighbours",
-            sources=(self.title,),
-            title=self.title,
-            config=RunConfig(
-                data=DataConfig(documents="auto"),
-                model=ModelConfig(embedding_size=UNITS, encoder=self.encoder.resized(self.units), memory=self.memory),
-                training=TrainingConfig(
-                    optimizer=OptimizerConfig(kind="adamw", lr=self.rate, weight_decay=0.01, clip=1.0),
-                    schedule=ScheduleConfig(kind="cosine", warmup=100),
-                    batching=BatchingConfig(batch_size=self.streams, length=32),
-                    epochs=8,
-                    patience=None,
-                ),
+def _preset(
+    name: str,
+    title: str,
+    units: int,
+    memory: memories.AnyMemoryConfig = _NONE,
+    encoder: encoders.AnyEncoderConfig = _LSTM,
+    rate: float = 0.008,
+) -> Preset:
+    """Return a row: a memory, or another encoder; with these units θ_M is the LSTM's."""
+    return Preset(
+        name=f"neighbours/{name}",
+        paper="none; memories beside their neighbours",
+        sources=(title,),
+        title=title,
+        config=RunConfig(
+            data=DataConfig(documents="auto"),
+            model=ModelConfig(embedding_size=UNITS, encoder=encoder.resized(units), memory=memory),
+            training=TrainingConfig(
+                optimizer=OptimizerConfig(kind="adamw", lr=rate, weight_decay=0.01, clip=1.0),
+                schedule=ScheduleConfig(kind="cosine", warmup=100),
+                batching=BatchingConfig(batch_size=16, length=32),
+                epochs=8,
+                patience=None,
             ),
-            own_size=isinstance(self.memory, RecurrentMemoryConfig),
-        )
+        ),
+        own_size=isinstance(memory, memories.RecurrentMemoryConfig),
+    )
 
 
-def _key_value(roles: int, window: int = 5, **more: Any) -> KeyValueConfig:
-    return KeyValueConfig(roles=roles, window=window, **more)
+def _key_value(roles: int, window: int = 5, **more: Any) -> memories.KeyValueConfig:
+    return memories.KeyValueConfig(roles=roles, window=window, **more)
 
 
-def _transformer(window: int) -> TransformerConfig:
-    return TransformerConfig(window=window)
+def _attentive(score: Score) -> memories.AttentiveConfig:
+    return memories.AttentiveConfig(score=score, window=32)
 
 
-MODELS = {
-    "lstm": Model("LSTM", 300),
-    "kvp-w5": Model("Key-Value-Predict, window 5", 786, _key_value(3)),
-    "transformer": Model("Transformer, window 256", 283, encoder=_transformer(256), rate=0.004),
-    "delta": Model("Gated DeltaNet", 280, encoder=DeltaConfig()),
-    "mogrifier": Model("Mogrifier LSTM", 295, encoder=MogrifierLSTMConfig()),
-    "min-gru": Model("minGRU", 285, encoder=MinGRUConfig()),
-    "attention-w5": Model("Attention, window 5", 296, _key_value(1)),
-    "kv-w5": Model("Key-Value, window 5", 560, _key_value(2), rate=0.004),
-    "kvp-w15-recency": Model("Key-Value-Predict, window 15, recency", 786, _key_value(3, 15, recency="learned")),
-    "4-gram": Model("4-gram RNN", 968, NGramConfig(order=4), rate=0.004),
-    "recurrent-memory-w5": Model("Recurrent memory, window 5", 300, RecurrentMemoryConfig(window=5)),
-    "attentive-single": Model("Attentive, single score, window 32", 297, AttentiveConfig(score="single", window=32)),
-    "attentive-combined": Model("Attentive, combined score, window 32", 296, AttentiveConfig(window=32), rate=0.004),
-    "pointer": Model("Pointer sentinel, window 100", 299, PointerSentinelConfig(window=REACH)),
-    "span-buffer": Model(
-        "Span buffer of 100, q sees h_t, too",
-        296,
-        reading_state(SpanBufferConfig(buffer_size=REACH, span_length=2, dropout=0.0)),
+def _transformer(window: int) -> encoders.TransformerConfig:
+    return encoders.TransformerConfig(window=window)
+
+
+PRESETS = [
+    _preset("lstm", "LSTM", 300),
+    _preset("kvp-w5", "Key-Value-Predict, window 5", 786, _key_value(3)),
+    _preset("transformer", "Transformer, window 256", 283, encoder=_transformer(256), rate=0.004),
+    _preset("delta", "Gated DeltaNet", 280, encoder=encoders.DeltaConfig()),
+    _preset("mogrifier", "Mogrifier LSTM", 295, encoder=encoders.MogrifierLSTMConfig()),
+    _preset("min-gru", "minGRU", 285, encoder=encoders.MinGRUConfig()),
+    _preset("attention-w5", "Attention, window 5", 296, _key_value(1)),
+    _preset("kv-w5", "Key-Value, window 5", 560, _key_value(2), rate=0.004),
+    _preset("kvp-w15-recency", "Key-Value-Predict, window 15, recency", 786, _key_value(3, 15, recency="learned")),
+    _preset("4-gram", "4-gram RNN", 968, memories.NGramConfig(order=4), rate=0.004),
+    _preset("recurrent-memory-w5", "Recurrent memory, window 5", 300, memories.RecurrentMemoryConfig(window=5)),
+    _preset("attentive-single", "Attentive, single score, window 32", 297, _attentive("single")),
+    _preset("attentive-combined", "Attentive, combined score, window 32", 296, _attentive("combined"), rate=0.004),
+    _preset("pointer", "Pointer sentinel, window 100", 299, memories.PointerSentinelConfig(window=REACH)),
+    _preset("span-buffer", "Span buffer of 100, q sees h_t, too", 296, reading_state(_SPANS)),
+    *(
+        _preset(f"transformer-w{n}", f"Transformer, window {n}", 283, encoder=_transformer(n), rate=0.004)
+        for n in NARROW
     ),
-    **{
-        f"transformer-w{window}": Model(f"Transformer, window {window}", 283, encoder=_transformer(window), rate=0.004)
-        for window in NARROW
-    },
-}
-
-PRESETS = [model.preset(name) for name, model in MODELS.items()]
+]
 
 _PLAIN = by_name(*(row_of(preset, control="" if preset.title == "LSTM" else "lstm") for preset in PRESETS))
 
 
-def _also(name: str, title: str, trained: str, evaluation: Cached | Nearest) -> Row:
-    return replace(_PLAIN[trained], name=name, title=title, evaluation=evaluation, control=trained)
+def _lstm(name: str, title: str, evaluation: Cached | Nearest) -> Row:
+    return replace(_PLAIN["lstm"], name=name, title=title, evaluation=evaluation, control="lstm")
 
 
 _ROWS = by_name(
     *_PLAIN.values(),
-    _also("lstm-cache", "LSTM with a cache of 500 words", "lstm", Cached(500)),
-    _also("lstm-nearest", "LSTM with 64 nearest neighbours", "lstm", Nearest(64)),
+    _lstm("lstm-cache", "LSTM with a cache of 500 words", Cached(500)),
+    _lstm("lstm-nearest", "LSTM with 64 nearest neighbours", Nearest(64)),
 )
 
 _WINDOWS = {

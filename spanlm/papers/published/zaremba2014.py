@@ -48,7 +48,6 @@ SIZES = {
 
 
 def config_of(size: Size, *, tied: bool = False) -> RunConfig:
-    """Return the model and the recipe of a size."""
     return RunConfig(
         model=ModelConfig(
             embedding_size=size.units,

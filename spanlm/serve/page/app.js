@@ -94,15 +94,7 @@ function addressOf(settings) {
   return kept.length ? `#${new URLSearchParams(kept)}` : "";
 }
 
-function writeAddress() {
-  const hash = addressOf(app.settings);
-  if (location.hash === hash) return;
-  try {
-    history.replaceState(null, "", hash || location.pathname);
-  } catch {
-    // browsers refuse many changes in a short time, as of a held arrow key; the page goes on without
-  }
-}
+const writeAddress = () => writeHash(addressOf(app.settings));
 
 function set(changes) {
   Object.assign(app.settings, changes);

@@ -255,7 +255,7 @@ app.panes.generate = (() => {
     const t = record.tokens.length - (words[i].word === "<eos>" ? 2 : 3); // the record is closed by <eos>
     const shown = (record.written ?? record.tokens).map(tokenText), view = viewOf({ content: record, shown });
     const looks = view.looks(t).sort((a, b) => b.weight - a.weight).slice(0, 3).filter(({ weight }) => weight >= 0.01);
-    const named = looks.map((look) => `“${record.spans ? view.wordsOf(look) : shown[look.source]}” (${percent(look.weight)})`);
+    const named = looks.map((look) => `“${record.spans ? view.wordsOf(look) : shown[look.from]}” (${percent(look.weight)})`);
     return [looks.length ? `Before it came, it looked most at ${named.join(", ")}. ` : "Its memory was still empty. ",
       button("See it in Read", () => { writeText(context(), { pane: "read", pos: String(t) }); }, "bare link")];
   }
