@@ -84,13 +84,13 @@ def evaluate(arguments: list[str]) -> argparse.Namespace:
     text = "a word's context: the whole split, its document, its line (default: as the model was trained)"
     parser.add_state(text)
     text = "streams side by side (default: as many as change nothing; 1 for one stream of text)"
-    parser.add_argument("--batch-size", type=int, metavar="N", help=text)
+    parser.add("--batch-size", text, int)
     parser.add_precision()
     text = "several runs: first find the weights that fit the valid part best (linear only)"
-    parser.add_argument("--tune-weights", rare=True, action="store_true", help=text)
+    parser.add("--tune-weights", text, bool, rare=True)
     text = "show also the perplexity over N words: the N - K that the vocabulary of K lacks share p(<unk>) equally"
-    parser.add_argument("--vocab-pad", rare=True, type=int, metavar="N", help=text)
-    parser.add_argument("--spell-unknown", action="store_true", help=SPELL_UNKNOWN)
+    parser.add("--vocab-pad", text, int, rare=True)
+    parser.add("--spell-unknown", SPELL_UNKNOWN, bool)
     add_cache(parser)
     near: dict[str, Any] = {"k": {"option": "--neighbours", "dest": "neighbours", "metavar": "K", "rare": False}}
     near |= {"temperatures": {"option": "--neighbours-temperature", "metavar": "T"}}
@@ -98,20 +98,20 @@ def evaluate(arguments: list[str]) -> argparse.Namespace:
     add_fields(parser, NeighboursGrid, prefix="neighbours", rare="nearest neighbours", **near)
     text = "let the weights follow the text, which is read as one stream (Krause et al., 2018); the defaults of η, λ "
     text += "and ε are those published for AWD-LSTM on Penn Treebank: `spanlm presets --json` has those of other models"
-    parser.add_argument("--dynamic", action="store_true", help=text)
+    parser.add("--dynamic", text, bool)
     changes: dict[str, Any] = {"epsilon": {"metavar": "ε"}, "tune": {"option": "--tune-dynamic", "rare": False}}
     changes |= {"rates": {"option": "--dynamic-rate", "metavar": "η"}}
     changes |= {"decays": {"option": "--dynamic-decay", "metavar": "λ"}}
     add_fields(parser, DynamicOptions, prefix="dynamic", rare="dynamic evaluation", **changes)
     text = "of a model with a span buffer: what the encoder and the buffer are worth alone, and how much it is used"
-    parser.add_argument("--parts", rare=True, action="store_true", help=text)
+    parser.add("--parts", text, bool, rare=True)
     parser.add_gate()
     parser.add_attention()
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add("--json", "print one JSON object", bool)
     text = "print as KenLM's query or SRILM's ngram -ppl does"
-    parser.add_argument("--format", choices=("kenlm", "srilm"), metavar="kenlm|srilm", help=text)
+    parser.add("--format", text, choices=("kenlm", "srilm"), metavar="kenlm|srilm")
     text = "of --format srilm: 1 prints each line, too, 2 each word, too (default: 0)"
-    parser.add_argument("--debug", rare=True, type=int, choices=(0, 1, 2), help=text)
+    parser.add("--debug", text, int, rare=True, choices=(0, 1, 2), metavar=None)
     return parser.read(arguments)
 
 
@@ -162,39 +162,34 @@ def _score_more() -> str:
 def score(arguments: list[str]) -> argparse.Namespace:
     parser = Parser("score", SCORE, more=_score_more)
     parser.add_runs("FILE", "text files or tables [.gz]; - or nothing: standard input")
-    table = parser.add_argument_group("tables")
-    text = "score what is in this column"
-    table.add_argument("--text", "--column", dest="column", metavar="COLUMN", help=text)
-    text = "columns to repeat (default: all but the text's)"
-    table.add_argument("--keep", metavar="COLUMN[,…]", help=text)
+    parser.add("--text --column", "score what is in this column", dest="column", metavar="COLUMN", group="tables")
+    parser.add("--keep", "columns to repeat (default: all but the text's)", metavar="COLUMN[,…]", group="tables")
     text = "rows in succession that agree here are read as one line, as where each row is a word"
-    table.add_argument("--line", metavar="COLUMN[,…]", help=text)
+    parser.add("--line", text, metavar="COLUMN[,…]", group="tables")
     text = "with --state carry: a new value begins a new context"
-    table.add_argument("--document", metavar="COLUMN[,…]", help=text)
+    parser.add("--document", text, metavar="COLUMN[,…]", group="tables")
     text = "sort the rows of a line, or else of a document, by the numbers in these columns"
-    parser.add_argument("--order", rare=True, metavar="COLUMN[,…]", help=text)
+    parser.add("--order", text, rare=True, metavar="COLUMN[,…]")
     text = "columns of a published table of reading times:"
-    table.add_argument("--layout", choices=tuple(LAYOUTS), metavar="NAME", help=f"{text} {', '.join(LAYOUTS)}")
+    parser.add("--layout", f"{text} {', '.join(LAYOUTS)}", choices=tuple(LAYOUTS), metavar="NAME", group="tables")
     text = "add columns for regressions: all, or some of length, frequency, position, …"
-    table.add_argument("--predictors", metavar="NAME[,…]", help=text)
+    parser.add("--predictors", text, metavar="NAME[,…]", group="tables")
     text = "add surprisal and these, of the K words before"
-    table.add_argument("--spillover", type=int, default=0, metavar="K", help=text)
-    text = "a row a region (words that agree here): sums, means"
-    table.add_argument("--region", metavar="COLUMN", help=text)
+    parser.add("--spillover", text, int, default=0, metavar="K", group="tables")
+    parser.add("--region", "a row a region (words that agree here): sums, means", metavar="COLUMN", group="tables")
     text = f"of words, for --predictors: a table with a column word and a column {', '.join(UNITS)}"
-    meaning = f"{text} (default: the training text)"
-    parser.add_argument("--frequencies", rare="reading times", type=Path, metavar="FILE", help=meaning)
+    parser.add("--frequencies", f"{text} (default: the training text)", Path, rare="reading times")
     text = "'' reads the rows of a --line without a space between two, as words of Chinese (default: a space)"
-    parser.add_argument("--separator", rare="reading times", choices=("", " "), default=" ", metavar="TEXT", help=text)
+    parser.add("--separator", text, rare="reading times", choices=("", " "), default=" ", metavar="TEXT")
     text = f"of a table: none, or some of {', '.join(REPAIRS)} (default: those of --layout)"
-    parser.add_argument("--repair", rare="reading times", metavar="NAME[,…]", help=text)
+    parser.add("--repair", text, rare="reading times", metavar="NAME[,…]")
     parser.add_row_options()
     text = "words as written, or what the model reads (default: words of tables, tokens of plain text)"
-    parser.add_argument("--rows", choices=("words", "tokens"), help=text)
+    parser.add("--rows", text, choices=("words", "tokens"))
     text = "of the output (default: by --out, or the table's own; else tsv)"
-    parser.add_argument("--format", choices=("csv", "tsv", "jsonl"), help=text)
+    parser.add("--format", text, choices=("csv", "tsv", "jsonl"))
     text = "what is read (default: by the file's name or first line; a table from standard input needs it)"
-    parser.add_argument("--input", rare=True, choices=("csv", "tsv", "jsonl", "text"), help=text)
+    parser.add("--input", text, rare=True, choices=("csv", "tsv", "jsonl", "text"))
     base = {"type": str, "choices": tuple(BASES), "default": "2"}
     changes: dict[str, Any] = {name: {"rare": True} for name in ("spell_unknown", "oov", "eos", "precision")}
     add_fields(parser, ScoreOptions, base=base, **changes)
@@ -203,7 +198,7 @@ def score(arguments: list[str]) -> argparse.Namespace:
     add_cache(parser, rare="neural cache")
     parser.set_defaults(tune_weights=False, corpus=None, data_dir=None, download=False, over_lines=False)
     parser.add_as_text()
-    parser.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
+    parser.add("--out", "default: standard output", Path)
     options = parser.read(arguments)
     options.as_text = options.as_text or options.input == "text"
     _check_words(options)
@@ -273,9 +268,8 @@ context. --attention adds the same run with a lesion of its memory.
 def reading(arguments: list[str]) -> argparse.Namespace:
     parser = Parser("reading", READING, more=MORE_READING)
     text = "a run's folder, one with seed-1 and so on (a family), NAME.arpa[.gz] or hf:FOLDER"
-    parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help=text)
-    text = "a table (CSV, TSV, JSON lines), a row a word and reader"
-    parser.add_argument("table", metavar="TABLE", type=Path, help=text)
+    parser.add("runs", text, Path, metavar="RUN", nargs="+")
+    parser.add("table", "a table (CSV, TSV, JSON lines), a row a word and reader", Path, metavar="TABLE")
     parser.add_device()
     settings: dict[str, Any] = {name: {"metavar": "COLUMN"} for name in ("text", "response", "subject")}
     settings |= {name: {"metavar": "COLUMN[,…]"} for name in ("item", "line", "order")}
@@ -284,21 +278,20 @@ def reading(arguments: list[str]) -> argparse.Namespace:
     settings["exclude"] = {"metavar": "NAME[,…]"}
     add_fields(parser, ReadingOptions, rare="models of times", **settings)
     text = f"columns of a published table: {', '.join(LAYOUTS)} (`spanlm help score`)"
-    parser.add_argument("--layout", choices=tuple(LAYOUTS), metavar="NAME", help=text)
+    parser.add("--layout", text, choices=tuple(LAYOUTS), metavar="NAME")
     text = "words and their frequencies, for the baseline (default: the first run's training text)"
-    parser.add_argument("--frequencies", type=Path, metavar="FILE", help=text)
+    parser.add("--frequencies", text, Path)
     text = "read each word after its last W tokens alone, too: 1,2,5,10,all"
-    parser.add_argument("--windows", type=_names, default=(), metavar="W[,…]", help=text)
+    parser.add("--windows", text, _names, default=(), metavar="W[,…]")
     text = "add the runs with a lesion of their memory: some of uniform, none, window=K"
-    parser.add_argument("--attention", type=_names, default=(), metavar="HOW[,…]", help=text)
+    parser.add("--attention", text, _names, default=(), metavar="HOW[,…]")
     text = "a word's context: its item (document) or its line (default: as the model was trained)"
-    parser.add_argument("--state", rare=True, choices=("document", "line"), help=text)
+    parser.add("--state", text, rare=True, choices=("document", "line"))
     parser.add_row_options(prefix=False)
     text = "write the readings, and an R script that fits the same models, to this folder"
-    parser.add_argument("--r", type=Path, metavar="DIR", help=text)
-    text = "a table (.csv, .json), or Δ over perplexity or windows (.svg, .png, .pdf)"
-    parser.add_argument("--out", type=Path, metavar="FILE", help=text)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add("--r", text, Path, metavar="DIR")
+    parser.add("--out", "a table (.csv, .json), or Δ over perplexity or windows (.svg, .png, .pdf)", Path)
+    parser.add("--json", "print one JSON object", bool)
     options = parser.read(arguments)
     for name in options.windows:
         limit = "whole numbers of at least 1, or all, as in 1,2,5,10,all"
@@ -329,20 +322,19 @@ sentences may hold the same <unk>.
 def pairs(arguments: list[str]) -> argparse.Namespace:
     parser = Parser("pairs", PAIRS)
     parser.add_runs("PAIRS", "a file of pairs")
-    parser.add_argument("--good", default="sentence_good", metavar="COLUMN", help="of the acceptable sentences")
-    parser.add_argument("--bad", default="sentence_bad", metavar="COLUMN", help="of the others")
+    parser.add("--good", "of the acceptable sentences", default="sentence_good", metavar="COLUMN")
+    parser.add("--bad", "of the others", default="sentence_bad", metavar="COLUMN")
     text = "count pairs by this column, too (default: UID, paradigm or condition, if there)"
-    parser.add_argument("--by", metavar="COLUMN", help=text)
+    parser.add("--by", text, metavar="COLUMN")
     text = "compare a region alone: a column with its words, or the number of its word (4, 4-6), in both sentences; "
-    parser.add_argument("--critical", metavar="COLUMN[,COLUMN]", help=f"{text}two columns: of the good, of the bad")
-    parser.add_argument("--format", choices=("csv", "tsv", "jsonl"), help="of the pairs (default: by the file's name)")
+    parser.add("--critical", f"{text}two columns: of the good, of the bad", metavar="COLUMN[,COLUMN]")
+    parser.add("--format", "of the pairs (default: by the file's name)", choices=("csv", "tsv", "jsonl"))
     parser.add_gate(texts=True)
     parser.add_precision()
     parser.add_attention()
-    text = "every pair with its log-probabilities (nats): .jsonl, .csv or .tsv"
-    parser.add_argument("--out", type=Path, metavar="FILE", help=text)
+    parser.add("--out", "every pair with its log-probabilities (nats): .jsonl, .csv or .tsv", Path)
     parser.add_row_options()
-    parser.add_argument("--json", action="store_true", help="print the counts as one JSON object")
+    parser.add("--json", "print the counts as one JSON object", bool)
     return parser.read(arguments)
 
 
@@ -375,24 +367,23 @@ all hypotheses in the format that was read, best first, with the models' scores 
 def rescore(arguments: list[str]) -> argparse.Namespace:
     parser = Parser("rescore", RESCORE, more=MORE_RESCORE)
     text = "a trained run's folder, an n-gram model, NAME.arpa[.gz] or KenLM's, or hf:FOLDER"
-    parser.add_argument("run", metavar="RUN", nargs="+", type=Path, help=text)
+    parser.add("run", text, Path, metavar="RUN", nargs="+")
     parser.add_device()
-    parser.add_argument("--nbest", type=Path, required=True, metavar="FILE", help="the lists: a file, or a folder")
-    parser.add_argument("--format", choices=get_args(Format), help="of the lists (default: found out)")
-    parser.add_argument("--list-size", type=int, metavar="N", help="hypotheses a list; NeMo's files do not say it")
+    parser.add("--nbest", "the lists: a file, or a folder", Path, required=True)
+    parser.add("--format", "of the lists (default: found out)", choices=get_args(Format))
+    parser.add("--list-size", "hypotheses a list; NeMo's files do not say it", int)
     text = "a line a list: `ID words`, or the words in their order; .trn, .stm, or a manifest of JSON lines"
-    parser.add_argument("--refs", type=Path, metavar="FILE", help=text)
+    parser.add("--refs", text, Path)
     text = "words that do not count, as noises: -pau-,[laugh]"
-    parser.add_argument("--leave-out", type=lambda text: text.split(","), default=(), metavar="WORDS", help=text)
+    parser.add("--leave-out", text, lambda text: text.split(","), default=(), metavar="WORDS")
     text = "of scores by name, or the --json of a tuning; a score without one counts 1 (the list's own) or nothing"
-    parser.add_argument("--weights", nargs="+", metavar="NAME=W|FILE", help=text)
-    text = "search for the weights with the fewest word errors on these lists"
-    parser.add_argument("--tune", action="store_true", help=text)
-    parser.add_argument("--strict", action="store_true", help="refuse a bad row; else it is named and left out")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="the best hypothesis of each list")
-    parser.add_argument("--scores", type=Path, metavar="FILE", help="every hypothesis with all its scores, TSV or .csv")
-    parser.add_argument("--nbest-out", type=Path, metavar="FILE", help="the lists, best first, in their format")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add("--weights", text, nargs="+", metavar="NAME=W|FILE")
+    parser.add("--tune", "search for the weights with the fewest word errors on these lists", bool)
+    parser.add("--strict", "refuse a bad row; else it is named and left out", bool)
+    parser.add("--out", "the best hypothesis of each list", Path)
+    parser.add("--scores", "every hypothesis with all its scores, TSV or .csv", Path)
+    parser.add("--nbest-out", "the lists, best first, in their format", Path)
+    parser.add("--json", "print one JSON object", bool)
     parser.add_precision()
     parser.add_gate(texts=True)
     # a noise word may begin as an option does
@@ -422,13 +413,13 @@ def cloze(arguments: list[str]) -> argparse.Namespace:
     parser.add_attention()
     context: dict[str, Any] = {"option": "--context", "action": "append", "nargs": None, "default": None}
     add_fields(parser, ClozeOptions, "contexts", contexts=context)
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write a JSON object a line for every question")
+    parser.add("--out", "write a JSON object a line for every question", Path)
     text = "what the questions ask for (default: NE, CN, V or P from a file's name)"
-    parser.add_argument("--class", dest="word_class", metavar="NAME", help=text)
-    parser.add_argument("--limit", type=int, metavar="N", help="of each file only the first N questions")
-    parser.add_argument("--strict", action="store_true", help="stop at the first question that cannot be scored")
+    parser.add("--class", text, dest="word_class", metavar="NAME")
+    parser.add("--limit", "of each file only the first N questions", int)
+    parser.add("--strict", "stop at the first question that cannot be scored", bool)
     add_fields(parser, ClozeOptions, "batch_size", "precision")
-    parser.add_argument("--json", action="store_true", help="print the accuracies as one JSON object")
+    parser.add("--json", "print the accuracies as one JSON object", bool)
     return parser.read(arguments)
 
 
@@ -454,8 +445,8 @@ Of --samples N, text 1 has the words of --seed alone, text 2 those of the next s
 def generate(arguments: list[str]) -> argparse.Namespace:
     parser = Parser("generate", GENERATE, more=MORE_GENERATE)
     parser.add_runs(hf=False)
-    parser.add_argument("--prompt", default="", metavar="TEXT", help="words to continue (default: start a line)")
-    parser.add_argument("--samples", type=int, default=1, metavar="N", help="draw N texts, each under its number")
+    parser.add("--prompt", "words to continue (default: start a line)", default="", metavar="TEXT")
+    parser.add("--samples", "draw N texts, each under its number", int, default=1)
     add_fields(parser, GenerationOptions)
     parser.add_gate(texts=True)
     return parser.read(arguments)
@@ -481,12 +472,12 @@ demo's run. Traffic is not encrypted: on a network that you do not trust, use a 
 
 def serve(arguments: list[str]) -> argparse.Namespace:
     parser = Parser("serve", SERVE, more=MORE_SERVE)
-    parser.add_argument("runs", metavar="RUN", nargs="*", help="a run's folder, NAME.arpa[.gz] or hf:FOLDER")
-    parser.add_argument("--port", type=int, default=8000, metavar="N", help="default: 8000; 0: any that is free")
-    parser.add_argument("--host", default="127.0.0.1", metavar="NAME", help="where to listen (default: 127.0.0.1)")
+    parser.add("runs", "a run's folder, NAME.arpa[.gz] or hf:FOLDER", metavar="RUN", nargs="*")
+    parser.add("--port", "default: 8000; 0: any that is free", int, default=8000)
+    parser.add("--host", "where to listen (default: 127.0.0.1)", default="127.0.0.1", metavar="NAME")
     text = "ask for a token: TOKEN, or a new one; --host other than this machine needs it"
-    parser.add_argument("--token", nargs="?", const="", metavar="TOKEN", help=text)
-    parser.add_argument("--open", action="store_true", help="open the page in the browser")
+    parser.add("--token", text, nargs="?", const="", metavar="TOKEN")
+    parser.add("--open", "open the page in the browser", bool)
     parser.add_device()
     return parser.read(arguments)
 
@@ -535,29 +526,27 @@ of log p over a word's tokens; words outside a vocabulary cost their spelling, a
 def compare(arguments: list[str]) -> argparse.Namespace:
     parser = Parser("compare", COMPARE, more=MORE_COMPARE)
     text = "a run's folder, one with seed-1 and so on (a family), NAME.arpa[.gz] or hf:FOLDER; the first: the baseline"
-    parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help=text)
+    parser.add("runs", text, Path, metavar="RUN", nargs="+")
     parser.add_device()
     parser.add_corpus()
     text = "a word's context: the whole split, its document, its line (default: as the models were trained)"
     parser.add_state(text)
     text = "models of different vocabularies: compare them at the words that all know"
-    parser.add_argument("--words", choices=("common",), help=text)
+    parser.add("--words", text, choices=("common",))
     text = "models of different vocabularies: compare them at every written word; unknown ones cost their spelling, too"
-    parser.add_argument("--spell-unknown", action="store_true", help=text)
-    text = "parts of speech: a file with the text's lines, each word as word_TAG"
-    parser.add_argument("--tags", type=Path, metavar="FILE", help=text)
+    parser.add("--spell-unknown", text, bool)
+    parser.add("--tags", "parts of speech: a file with the text's lines, each word as word_TAG", Path)
     text = "the average of all runs' probabilities (linear) as one model more"
-    parser.add_argument("--combine", rare=True, choices=("linear",), help=text)
+    parser.add("--combine", text, rare=True, choices=("linear",))
     parser.add_attention()
     add_cache(parser)
-    text = "compare answers to these questions; can be given again"
-    parser.add_argument("--questions", action="append", type=Path, metavar="FILE", help=text)
+    parser.add("--questions", "compare answers to these questions; can be given again", Path, action="append")
     context: dict[str, Any] = {"option": "--context", "action": "append", "nargs": None}
     settings = {"contexts": context, "batch_size": {"option": "--batch-size"}, "precision": {"option": "--precision"}}
     add_fields(parser, ClozeOptions, prefix="cloze", rare="questions", **settings)
     text = "tables (.md, .tex), the classes (.svg, .png, .pdf, .csv), or the words that gain and lose most (.html)"
-    parser.add_argument("--out", type=Path, metavar="FILE", help=text)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add("--out", text, Path)
+    parser.add("--json", "print one JSON object", bool)
     parser.set_defaults(tune_weights=False, precision="fp32")
     return parser.read(arguments)
 
@@ -583,12 +572,12 @@ def context(arguments: list[str]) -> argparse.Namespace:
     text = "a word's whole context: the split before it, its document, its line (default: as the model was trained)"
     parser.add_state(text)
     shown = {"rare": ""}
-    lengths = {**shown, "metavar": "N", "help": "the numbers n of words that stay as they are (default 1 to 200)"}
+    lengths = {**shown, "meaning": "the numbers n of words that stay as they are (default 1 to 200)"}
     add_fields(parser, ContextOptions, positions=shown, lengths=lengths, far=shown, seed={"rare": True})
     parser.add_precision(rare=True)
     parser.add_gate()
-    parser.add_argument("--out", type=Path, metavar="FILE", help="a figure (.svg, .png, .pdf) or a table (.csv)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add("--out", "a figure (.svg, .png, .pdf) or a table (.csv)", Path)
+    parser.add("--json", "print one JSON object", bool)
     return parser.read(arguments)
 
 
@@ -644,36 +633,36 @@ table, and (--out) a figure or data, also of a run that is still in training.
 def attend(arguments: list[str]) -> argparse.Namespace:
     parser = Parser("attend", ATTEND, more=MORE_ATTEND)
     text = "the folder of a trained run; several with --sentence, --by-lag, --flatness, --by-epoch"
-    parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help=text)
+    parser.add("runs", text, Path, metavar="RUN", nargs="+")
     parser.add_device()
     parser.library_names |= {"start": "--from", "length": "--words"}
-    group = parser.add_argument_group("what to read, one of")
-    group.add_argument("--text", help="this text")
-    group.add_argument("--file", type=Path, help="this file: plain text, or a table")
-    group.add_argument("--column", metavar="COLUMN", help="of a table (CSV, TSV, JSON lines): this column")
-    group.add_argument("--sentence", action="append", metavar="WORDS", help="this sentence; can be given again")
-    group.add_argument("--document", type=int, metavar="N", help="document N of a split of a corpus; the first is 1")
+    group = "what to read, one of"
+    parser.add("--text", "this text", group=group)
+    parser.add("--file", "this file: plain text, or a table", Path, group=group)
+    parser.add("--column", "of a table (CSV, TSV, JSON lines): this column", metavar="COLUMN", group=group)
+    parser.add("--sentence", "this sentence; can be given again", action="append", metavar="WORDS", group=group)
+    parser.add("--document", "document N of a split of a corpus; the first is 1", int, group=group)
     text = "a split, from the line that holds this token; the first is 1; with --document, a token of that"
-    group.add_argument("--from", type=int, metavar="TOKEN", help=text)
-    group.add_argument("--by-lag", action="store_true", help="a whole split, for mean attention by lag")
-    group.add_argument("--flatness", action="store_true", help="a whole split, for how equal the weights are")
-    group.add_argument("--by-epoch", action="store_true", help="a span buffer's use while its run was trained")
-    group.add_argument("--live", action="store_true", help="what you type into a page (.html)")
-    parser.add_argument("--words", type=int, metavar="N", help=f"how much of --document or --from (default: {WORDS})")
+    parser.add("--from", text, int, metavar="TOKEN", group=group)
+    parser.add("--by-lag", "a whole split, for mean attention by lag", bool, group=group)
+    parser.add("--flatness", "a whole split, for how equal the weights are", bool, group=group)
+    parser.add("--by-epoch", "a span buffer's use while its run was trained", bool, group=group)
+    parser.add("--live", "what you type into a page (.html)", bool, group=group)
+    parser.add("--words", f"how much of --document or --from (default: {WORDS})", int)
     text = f"how many of the most probable next words to show (default: {EXPECTED}; of a span buffer, for each part, "
     text += f"{EXPECTED_OF_PART})"
-    parser.add_argument("--top", type=int, metavar="N", rare=True, help=text)
+    parser.add("--top", text, int, rare=True)
     text = "a word's context: all that is read, its line or its document (default: line; of a corpus as in training)"
-    parser.add_argument("--state", choices=("carry", "line", "document"), help=text)
+    parser.add("--state", text, choices=("carry", "line", "document"))
     text = "of a run of characters, bytes or pieces: what the model reads, or words as written (default: tokens)"
-    parser.add_argument("--rows", choices=("words", "tokens"), help=text)
+    parser.add("--rows", text, choices=("words", "tokens"))
     parser.add_gate(texts=True)
     parser.add_row_options(prefix=False, default=None)
     parser.add_corpus()
     text = (
         "a page (.html), a figure (.svg, .png, .pdf), data (.csv, .npz, .json) or a table (.md); which: see --help all"
     )
-    parser.add_argument("--out", type=Path, metavar="FILE", help=text)
+    parser.add("--out", text, Path)
     return parser.read(arguments)
 
 
@@ -689,9 +678,8 @@ one that `spanlm sweep` or `reproduce` made, each run or family is a curve.
 
 def plot(arguments: list[str]) -> argparse.Namespace:
     parser = Parser("plot", PLOT)
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folders of runs, or of families of runs")
+    parser.add("runs", "folders of runs, or of families of runs", Path, nargs="+", metavar="RUN")
     units = ("tokens", "epochs", "steps", "seconds")
-    parser.add_argument("--by", choices=units, default="tokens", help="the horizontal axis (default: tokens)")
-    text = ".svg, .png or .pdf (default curves.svg)"
-    parser.add_argument("--out", type=Path, default=Path("curves.svg"), metavar="FILE", help=text)
+    parser.add("--by", "the horizontal axis (default: tokens)", choices=units, default="tokens")
+    parser.add("--out", ".svg, .png or .pdf (default curves.svg)", Path, default=Path("curves.svg"))
     return parser.read(arguments)

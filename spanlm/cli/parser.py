@@ -25,20 +25,13 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 PROCESSORS = os.cpu_count() or 1
-
-
 GATE = "--gate-temperature"
-
-
 ATTENTION = "--attention"
-
 
 Owner = TypeVar("Owner", bound="DataclassInstance")
 
-
 _LAST = ("--data-dir", "--device", "--precision", "--threads", "--as-text", "--json", "--help")
 """Options that many verbs share; they come after the verb's own."""
-
 
 _MORE = "more options"
 
@@ -90,7 +83,7 @@ class VerbParser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
         self.register("type", Path, path)
-        self._more, self._rare = more, dict[str, argparse._ArgumentGroup]()
+        self._more, self._rare, self._groups = more, list[argparse.Action](), dict[str, argparse._ActionsContainer]()
         self._positionals.title = "arguments"
         self.elsewhere: Callable[[], Sequence[str]] = tuple
         self.library_names: dict[str, str] = {}
@@ -104,14 +97,20 @@ class VerbParser(argparse.ArgumentParser):
         """Return the values of the options, and as `parser` this one, which names the options in errors and notes."""
         return self.parse_intermixed_args(arguments, argparse.Namespace(parser=self))
 
-    def add_argument(self, *names: Any, rare: bool | str = False, **settings: Any) -> argparse.Action:
-        """Add an argument; one that is `rare` is in `--help all` alone, in the group of that name."""
-        if not rare:
-            return super().add_argument(*names, **settings)
-        group = _MORE if rare is True else rare
-        if group not in self._rare:
-            self._rare[group] = self.add_argument_group(group)
-        return self._rare[group].add_argument(*names, **settings)
+    def add(
+        self, name: str, meaning: str, kind: Any = str, *, group: str = "", rare: bool | str = False, **settings: Any
+    ) -> None:
+        """Add an argument of a type, a flag as bool; an option may have several names, with a space between two.
+
+        It is in the `group` of that name, if any. One that is `rare` is in `--help all` alone, in the group of that
+        name. `settings` are those of argparse.
+        """
+        title = _MORE if rare is True else rare or group
+        if title and title not in self._groups:
+            self._groups[title] = self.add_argument_group(title)
+        action = self._groups.get(title, self).add_argument(*name.split(), help=meaning, **_settings(kind) | settings)
+        if rare:
+            self._rare.append(action)
 
     def help_text(self, everything: bool) -> str:
         """Return the help, with the rare options or without them."""
@@ -129,12 +128,11 @@ class VerbParser(argparse.ArgumentParser):
             self._action_groups.sort(key=lambda group: group.title == _MORE)
             self.epilog: str = filled(self._more if isinstance(self._more, str) else self._more())
             return self.format_help()
-        rare = [action for group in self._rare.values() for action in group._group_actions]
-        for action in rare:
+        for action in self._rare:
             action.help = argparse.SUPPRESS
-        count = f"{len(rare)} more options" if len(rare) > 1 else "one more option"
+        count = f"{len(self._rare)} more options" if len(self._rare) > 1 else "one more option"
         explained = ", with more explanation" if self._more else ""
-        return self.format_help() + f"\n`{self.prog} --help all` shows {count}{explained}.\n" * bool(rare)
+        return self.format_help() + f"\n`{self.prog} --help all` shows {count}{explained}.\n" * bool(self._rare)
 
     def option_of(self, field: str) -> str:
         """Return the option that a field of the library, or a setting that it advises, is here; else the field."""
@@ -207,49 +205,46 @@ class Parser(VerbParser):
         if threads:
             text = "threads of the processor to compute with (default: all cores; 1 is best for small models beside "
             text += "other work)"
-            self.add_argument("--threads", type=int, metavar="N", action=_Threads, help=text)
+            self.add("--threads", text, int, action=_Threads)
 
     def add_engine(self, rare: str = "") -> None:
         """Add where runs are done, and how many at a time; `field_values` makes the `Engine`."""
         add_fields(self, Engine, on={"metavar": "ray[:ADDRESS]"}, jobs={"rare": ""}, rare=rare)
 
     def add_device(self) -> None:
-        self.add_argument("--device", default="auto", metavar="NAME", help="auto (a GPU if there is one), cpu or cuda")
+        self.add("--device", "auto (a GPU if there is one), cpu or cuda", default="auto", metavar="NAME")
 
     def add_as_text(self) -> None:
-        text = "read a file as text even if it looks like another format"
-        self.add_argument("--as-text", action="store_true", rare=True, help=text)
+        self.add("--as-text", "read a file as text even if it looks like another format", bool, rare=True)
 
     def add_row_options(self, prefix: bool = True, **settings: Any) -> None:
         """Add what is done with rows that cannot be used, and with columns named as those that are written."""
         if prefix:
             text = "put this before the names of the columns that are added to a table's own, as in lm_"
-            self.add_argument("--prefix", rare=True, metavar="TEXT", default="", help=text)
+            self.add("--prefix", text, rare=True, metavar="TEXT", default="")
         text = "refuse a table with a row that cannot be used (default: the row is left out, and noted)"
-        self.add_argument("--strict", action="store_true", rare=True, help=text, **settings)
+        self.add("--strict", text, bool, rare=True, **settings)
 
     def add_corpus(self) -> None:
         """Add the options that name a corpus and a part of it, for `corpus_of`."""
         text = "a registered corpus, a folder, a whole text file or - (default: as in training)"
-        self.add_argument("--corpus", metavar="NAME|PATH", help=text)
-        text = "which part of a corpus (default: test); a text file alone is taken whole"
-        self.add_argument("--split", choices=SPLITS, help=text)
-        self.add_argument("--data-dir", metavar="DIR", help="where corpora are (default: $SPANLM_DATA)")
-        text = "fetch a registered corpus that is not there"
-        self.add_argument("--download", action="store_true", rare=True, help=text)
+        self.add("--corpus", text, metavar="NAME|PATH")
+        self.add("--split", "which part of a corpus (default: test); a text file alone is taken whole", choices=SPLITS)
+        self.add("--data-dir", "where corpora are (default: $SPANLM_DATA)", metavar="DIR")
+        self.add("--download", "fetch a registered corpus that is not there", bool, rare=True)
         self.add_as_text()
 
     def add_runs(self, files: str = "", files_help: str = "", *, hf: bool = True) -> None:
         """Add the runs, how several are combined, `files` that may follow, and the device; parse intermixed."""
         text = f"a trained run's folder, {'NAME.arpa[.gz] or hf:FOLDER' if hf else 'or NAME.arpa[.gz]'};"
-        self.add_argument("run", metavar="RUN", type=Path, help=text)
+        self.add("run", text, Path, metavar="RUN")
         text = f"more of them predict with it as one{f'; then {files_help}' if files else ''}"
-        self.add_argument("more", metavar=f"RUN|{files}" if files else "RUN", nargs="*", default=[], help=text)
+        self.add("more", text, metavar=f"RUN|{files}" if files else "RUN", nargs="*", default=[])
         several = "several runs as one"
         text = "the average of their probabilities (linear, the default)"
-        self.add_argument("--combine", rare=several, choices=("linear",), help=text)
+        self.add("--combine", text, rare=several, choices=("linear",))
         text = "the weight of each run, in their order (default: equal)"
-        self.add_argument("--weights", rare=several, type=float, nargs="+", metavar="W", help=text)
+        self.add("--weights", text, float, rare=several, nargs="+", metavar="W")
         self.add_device()
 
     def add_gate(self, *, texts: bool = False) -> None:
@@ -257,22 +252,22 @@ class Parser(VerbParser):
         if texts:
             text = f"read words as they are written (default of models of {', '.join(CONVENTIONS)}: as their corpus "
             text += "writes them)"
-            self.add_argument("--as-written", rare=True, action="store_true", help=text)
+            self.add("--as-written", text, bool, rare=True)
         text = "of a model with a span buffer: the gate's temperature (default: the run's "
         text += "model.memory.gate.evaluation_temperature)"
-        self.add_argument(GATE, rare=True, type=float, metavar="T", help=text)
+        self.add(GATE, text, float, rare=True, metavar="T")
 
     def add_state(self, text: str) -> None:
-        self.add_argument("--state", choices=get_args(State), default="auto", help=text)
+        self.add("--state", text, choices=get_args(State), default="auto")
 
     def add_precision(self, **settings: Any) -> None:
         text = "of matrix products (default fp32)"
-        self.add_argument("--precision", choices=get_args(Precision), default="fp32", help=text, **settings)
+        self.add("--precision", text, choices=get_args(Precision), default="fp32", **settings)
 
     def add_attention(self) -> None:
         text = "change where the trained model looks: at all slots of its memory alike (uniform), at an empty memory "
         text += "(none), at the nearest K slots (window=K)"
-        self.add_argument(ATTENTION, rare=True, action=_Attention, metavar="HOW", help=text)
+        self.add(ATTENTION, text, rare=True, action=_Attention, metavar="HOW")
 
 
 def add_fields(
@@ -286,9 +281,9 @@ def add_fields(
     """Add an option for each field, or for those in `names`, of a library dataclass.
 
     Type, choices, default and help are the field's. `changes` has, by field, other arguments of
-    `VerbParser.add_argument`, and `option` for another name. `field_values` makes the dataclass; where it refuses
-    `top_k=0`, `main` prints `--top-k=0`. Fields are bool, int, float, str, Path or Literal, optional ones, tuples or
-    sequences.
+    `VerbParser.add`, `option` for another name, and `meaning` for another help. `field_values` makes the dataclass;
+    where it refuses `top_k=0`, `main` prints `--top-k=0`. Fields are bool, int, float, str, Path or Literal, optional
+    ones, tuples or sequences.
 
     All are `rare`, in that group, unless `changes` say otherwise. With a `prefix` such as cache, a field `theta` is
     `--cache-theta`, None if it was not given, and called `cache.theta` in messages of the library.
@@ -296,17 +291,17 @@ def add_fields(
     for field in fields(owner):
         if names and field.name not in names:
             continue
-        dest, kind = f"{prefix}_{field.name}" if prefix else field.name, _settings(kinds(owner)[field.name])
+        dest = f"{prefix}_{field.name}" if prefix else field.name
         usual = {"required": True} if field.default is MISSING else {"default": field.default}
-        meaning = field.metadata["help"].replace("%", "%%")
-        settings = {"dest": dest, "help": meaning, "rare": rare, **usual, **kind, **changes.get(field.name, {})}
+        settings = {"dest": dest, "rare": rare, **usual, **changes.get(field.name, {})}
         option, value = settings.pop("option", f"--{dest.rstrip('_').replace('_', '-')}"), settings.get("default")
-        if value not in (None, False) and "default" not in settings["help"]:
-            settings["help"] += f" (default {value:g})" if isinstance(value, float) else f" (default {value})"
+        meaning = settings.pop("meaning", field.metadata["help"].replace("%", "%%"))
+        if value not in (None, False) and "default" not in meaning:
+            meaning += f" (default {value:g})" if isinstance(value, float) else f" (default {value})"
         parser.library_names[f"{prefix}.{field.name.rstrip('_')}" if prefix else field.name] = option
         if prefix:
             settings |= {"default": None, "required": False}
-        parser.add_argument(option, **settings)
+        parser.add(option, meaning, kinds(owner)[field.name], **settings)
 
 
 def _settings(kind: Any) -> dict[str, Any]:
@@ -318,7 +313,8 @@ def _settings(kind: Any) -> dict[str, Any]:
     if get_origin(kind) in (tuple, Sequence):
         return {"nargs": "+", **_settings(get_args(kind)[0])}
     choices = [choice for choice in get_args(kind) if choice is not NoneType]  # of `X | None`
-    return _settings(choices[0]) if choices else {"type": kind, "metavar": {int: "N", float: "X"}.get(kind)}
+    metavars = {int: "N", float: "X", Path: "FILE"}
+    return _settings(choices[0]) if choices else {"type": kind, "metavar": metavars.get(kind)}
 
 
 def field_values(options: argparse.Namespace, owner: type[Owner], prefix: str = "", **changes: Any) -> Owner:
