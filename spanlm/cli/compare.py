@@ -24,7 +24,7 @@ from spanlm.analysis.comparison_page import render_comparison
 from spanlm.analysis.export import checked_suffix, write_whole
 from spanlm.analysis.figures import FIGURES, RowsPanel, Value, figure_bytes, rows_figure
 from spanlm.analysis.questions import read_answers
-from spanlm.cli.cache import cache_fields, check_cache, choose_cache
+from spanlm.cli.adaptation import cache_fields, check_cache, choose_cache
 from spanlm.cli.family import family_members
 from spanlm.cli.options import check_hf, check_output, corpus_of, note_unfinished, own_texts, run_names, standard_input
 from spanlm.cli.parser import field_values, refuse_given
@@ -33,6 +33,7 @@ from spanlm.cli.render import Progress, grid, note, out, out_json, paragraph, ta
 from spanlm.data.cbt import read_questions
 from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.errors import InputError, named
+from spanlm.models.lesions import require_lesion
 from spanlm.runs.ensemble import load_ensemble
 from spanlm.runs.loading import load
 from spanlm.runs.model import Model, require_weights
@@ -52,16 +53,7 @@ _Cache = tuple[CacheConfig | None, CacheTuning | None]  # a cache and the search
 T = TypeVar("T")
 _UNSURE = "?"
 _LOPSIDED = "a few blocks make most of the spread, so that the interval may be too short"
-_OF_TEXTS: dict[str, str | bool | None] = {
-    "corpus": None,
-    "split": None,
-    "state": "auto",
-    "words": None,
-    "spell_unknown": False,
-    "tags": None,
-    "cache": None,
-}
-_OF_TEXTS |= {"data_dir": None, "download": False, "as_text": False}
+_OF_TEXTS = ("corpus", "split", "state", "words", "spell_unknown", "tags", "cache", "data_dir", "download", "as_text")
 _SUFFIXES = (".html", ".csv", *TABLES, *FIGURES)
 _COLUMNS = ("run", "baseline", "sorted_by", "class", "tokens", "difference", "low", "high", "part")
 
@@ -128,8 +120,8 @@ def run(options: argparse.Namespace) -> None:
 
 def _compare_answers(sides: Sequence[_Side], options: argparse.Namespace) -> None:
     """Compare answers to questions instead of the tokens of a text."""
-    for name, value in _OF_TEXTS.items():
-        if getattr(options, name) != value:
+    for name in _OF_TEXTS:
+        if getattr(options, name) != options.parser.get_default(name):
             raise InputError(name, limit=f"is of texts. Leave it or {named('questions')} out")
     refuse_given(options, "cache", f"is of texts. Leave it or {named('questions')} out")
     check_output(options.out, options.questions)
@@ -179,6 +171,8 @@ def _shown(questions: Sequence[T], name: str, progress: Progress | None) -> Iter
 def _sides(options: argparse.Namespace) -> list[_Side]:
     """Return the sides of the comparison, the baseline first; InputError if there are fewer than two."""
     folders, lesion = options.runs, options.attention
+    if lesion is not None:
+        require_lesion(lesion, "--attention")
     sides = []
     for name, folder in zip(run_names(folders), folders, strict=True):
         sides.append(_Side(name, [folder] if (folder / CONFIG).exists() else family_members(folder) or [folder]))

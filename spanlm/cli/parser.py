@@ -19,7 +19,7 @@ from spanlm.data.config import CONVENTIONS, SPLITS
 from spanlm.errors import InputError, nearest, require, told
 from spanlm.jobs import Engine
 from spanlm.options import Precision, kinds
-from spanlm.scoring.options import CacheOptions, State
+from spanlm.scoring.options import CacheOptions
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -186,16 +186,6 @@ class _Threads(argparse.Action):
         namespace.threads = value
 
 
-class _Attention(argparse.Action):
-    """Checks a lesion as soon as it is read."""
-
-    def __call__(self, parser: object, namespace: object, value: Any, option: object = None) -> None:
-        from spanlm.models.lesions import require_lesion
-
-        require_lesion(value, ATTENTION)
-        setattr(namespace, self.dest, value)
-
-
 class Parser(VerbParser):
     """The parser of a verb that computes: it has `--threads`, and methods for the options that several verbs share."""
 
@@ -257,17 +247,13 @@ class Parser(VerbParser):
         text += "model.memory.gate.evaluation_temperature)"
         self.add(GATE, text, float, rare=True, metavar="T")
 
-    def add_state(self, text: str) -> None:
-        self.add("--state", text, choices=get_args(State), default="auto")
-
-    def add_precision(self, **settings: Any) -> None:
-        text = "of matrix products (default fp32)"
-        self.add("--precision", text, choices=get_args(Precision), default="fp32", **settings)
+    def add_precision(self, rare: bool = False) -> None:
+        self.add("--precision", "of matrix products (default fp32)", Precision, default="fp32", rare=rare)
 
     def add_attention(self) -> None:
         text = "change where the trained model looks: at all slots of its memory alike (uniform), at an empty memory "
         text += "(none), at the nearest K slots (window=K)"
-        self.add(ATTENTION, text, rare=True, action=_Attention, metavar="HOW")
+        self.add(ATTENTION, text, rare=True, metavar="HOW")
 
 
 def add_fields(

@@ -15,7 +15,7 @@ from itertools import chain, groupby, islice, pairwise, tee
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from spanlm.cli.cache import cache_notes, check_cache, choose_cache
+from spanlm.cli.adaptation import cache_notes, check_cache, choose_cache
 from spanlm.cli.evaluation_report import departures
 from spanlm.cli.options import check_gate, check_output, load_runs, output, run_names, runs_and_files
 from spanlm.cli.parser import field_values
