@@ -195,8 +195,8 @@ def as_written(value: object) -> str:
 def nearest_or_all(name: str, options: Iterable[str]) -> str:
     """Return `nearest`, and the options, however many, where it does not list them."""
     options = list(options)
-    found = nearest(name, options)
-    return found if "Choose" in found else f"{found} There are: {', '.join(options)}."
+    hint = nearest(name, options)
+    return hint if "Choose" in hint else f"{hint} There are: {', '.join(options)}."
 
 
 def nearest(name: str, options: Iterable[str]) -> str:

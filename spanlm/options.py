@@ -220,7 +220,7 @@ def fitted(value: Any, kind: Any) -> Any:
         if isinstance(value, str | bytes | Mapping):
             raise TypeError(value)
         kinds_of_parts = inner if len(inner) > 1 and inner[-1] is not ... else [inner[0]] * len(value)
-        return tuple(fitted(part, of) for part, of in zip(value, kinds_of_parts, strict=True))
+        return tuple(fitted(part, part_kind) for part, part_kind in zip(value, kinds_of_parts, strict=True))
     if kind in (int, float):
         if isinstance(value, str | bool):
             raise TypeError(value)

@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> None:
         out(f"wrote {options.out}")
 
 
-def _of(options: argparse.Namespace, name: str) -> Any:
+def _value(options: argparse.Namespace, name: str) -> Any:
     return vars(options)[name.removeprefix("--").replace("-", "_")]
 
 
@@ -70,7 +70,7 @@ def _checked_view(options: argparse.Namespace) -> View:
 
     `_text` checks the suffix of --out for a text, because the legal ones depend on the model.
     """
-    chosen = [name for name in VIEWS if _of(options, name) is not None and _of(options, name) is not False]
+    chosen = [name for name in VIEWS if _value(options, name) is not None and _value(options, name) is not False]
     if not chosen:
         raise InputError(f"one of {' '.join(VIEWS)} is required (see `spanlm attend --help`)")
     if len(chosen) > 1 and chosen != ["--document", "--from"]:
@@ -78,7 +78,7 @@ def _checked_view(options: argparse.Namespace) -> View:
     view_name, count = chosen[0], len(options.runs)
     view = VIEWS[view_name]
     for name in (*_CORPUS, *_TEXT, "--words", "--column", "--strict"):
-        if (value := _of(options, name)) is not None and name not in view.uses:
+        if (value := _value(options, name)) is not None and name not in view.uses:
             users = [user for user, other in VIEWS.items() if name in other.uses]
             raise InputError(name, value, f"is for {' and '.join(users)}, not for {view_name}")
     if options.words is not None:
@@ -141,7 +141,7 @@ def _excerpt(model: TrainedModel, options: argparse.Namespace) -> Excerpt:
         model.texts.refuse_context(options.state)
     if options.text is None and options.file is None:
         corpus, split = corpus_of(model, options)
-        start, length = _of(options, "--from"), options.words or WORDS
+        start, length = _value(options, "--from"), options.words or WORDS
         stretch = excerpt(corpus, split, document=options.document, start=start, length=length)
         line_starts = [0, *(at for at, word in enumerate(stretch.words[:-1], 1) if word == EOS)]
         starts = {"carry": [0], "document": stretch.starts, "line": line_starts}

@@ -25,8 +25,8 @@ from spanlm.analysis.export import checked_suffix, write_whole
 from spanlm.analysis.figures import FIGURES, RowsPanel, Value, figure_bytes, rows_figure
 from spanlm.analysis.questions import read_answers
 from spanlm.cli.adaptation import cache_fields, check_cache, choose_cache
-from spanlm.cli.family import family_members
-from spanlm.cli.options import check_hf, check_output, corpus_of, note_unfinished, own_texts, run_names, standard_input
+from spanlm.cli.family import named_families
+from spanlm.cli.options import check_hf, check_output, corpus_of, note_unfinished, own_texts, standard_input
 from spanlm.cli.parser import field_values, refuse_given
 from spanlm.cli.question_report import QuestionReport
 from spanlm.cli.render import Progress, grid, note, out, out_json, paragraph, table
@@ -44,7 +44,6 @@ from spanlm.scoring.resampling import FEWEST_BLOCKS, of_chance, signed
 from spanlm.scoring.tally import perplexity, shown
 from spanlm.store.files import is_hf
 from spanlm.store.plain import TABLES, Grid, grids_bytes, table_bytes
-from spanlm.store.run_folder import CONFIG
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -143,9 +142,9 @@ def _compare_answers(sides: Sequence[_Side], options: argparse.Namespace) -> Non
     for folder in dict.fromkeys(path for side in sides for path in side.runs):
         note_unfinished(folder)
     answers = []
-    with Progress() as progress:
+    with Progress(shown=not options.json) as progress:
         for name, model in models.items():
-            waiting = _shown(questions, name, None if options.json else progress)
+            waiting = _shown(questions, name, progress)
             answers.append(read_answers(model, waiting, settings, name))
     report = QuestionReport.of(files, questions, answers[0], answers[1:])
     if options.out is not None:
@@ -158,10 +157,9 @@ def _compare_answers(sides: Sequence[_Side], options: argparse.Namespace) -> Non
         out(f"wrote {options.out}")
 
 
-def _shown(questions: Sequence[T], name: str, progress: Progress | None) -> Iterator[T]:
+def _shown(questions: Sequence[T], name: str, progress: Progress) -> Iterator[T]:
     for number, question in enumerate(questions):
-        if progress is not None:
-            progress.show(name, number, len(questions), place=f"question {number + 1:,} of {len(questions):,}")
+        progress.show(name, number, len(questions), place=f"question {number + 1:,} of {len(questions):,}")
         yield question
 
 
@@ -173,9 +171,7 @@ def _sides(options: argparse.Namespace) -> list[_Side]:
     folders, lesion = options.runs, options.attention
     if lesion is not None:
         require_lesion(lesion, "--attention")
-    sides = []
-    for name, folder in zip(run_names(folders), folders, strict=True):
-        sides.append(_Side(name, [folder] if (folder / CONFIG).exists() else family_members(folder) or [folder]))
+    sides = [_Side(name, runs) for name, runs in named_families(folders).items()]
     cached = [replace(side, name=f"{side.name}, cache", cached=True) for side in sides]
     cached = [] if options.cache is None else cached
     if len(sides) > 1:
@@ -295,8 +291,8 @@ class _Report:
 
     def print(self, notes: Sequence[str]) -> None:
         paragraph(*notes)
-        kept, tokens = int(self.text.known.sum()), len(self.text.ids)
-        only = "" if kept == tokens else f", {kept:,} of them compared: those that every model knows"
+        compared, tokens = int(self.text.known.sum()), len(self.text.ids)
+        only = "" if compared == tokens else f", {compared:,} of them compared: those that every model knows"
         ends = "" if self.text.unit == "token" else " and line ends"
         seeds = " and from the seeds" * self.families
         table(

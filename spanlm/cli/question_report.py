@@ -65,8 +65,8 @@ class QuestionReport:
 
     def _nested(self, number: int) -> dict[str, dict[str, list[dict[str, Any]]]]:
         nested = dict[str, dict[str, list[dict[str, Any]]]]()
-        for (context, by), pairs in self.pairs.items():
-            nested.setdefault(context, {})[by] = [row.to_json() for row in pairs[number]]
+        for (context, score), pairs in self.pairs.items():
+            nested.setdefault(context, {})[score] = [row.to_json() for row in pairs[number]]
         return nested
 
     def print(self) -> None:
@@ -96,7 +96,7 @@ class QuestionReport:
     def tables(self) -> Iterator[Grid]:
         """Yield, for each way, the accuracies with their differences in points, and the fourfold counts."""
         for way, pairs in self.pairs.items():
-            context, by = way
+            context, score = way
             rows = [_row(self.baseline, row, row.both + row.lost, row.baseline_accuracy) for row in pairs[0]]
             counts = []
             for name, answers in zip(self.others, pairs, strict=True):
@@ -105,7 +105,7 @@ class QuestionReport:
                     rows.append([*right[:3], _points(row.difference), _interval(row), of_chance(row.p)])
                     numbers = (row.both, row.gained, row.lost, row.neither)
                     counts.append([right[0], *(f"{number:,}" for number in numbers)])
-            yield ["", *_HEADER], rows, f"{TITLES[context]}; {_RANKED[by]}"
+            yield ["", *_HEADER], rows, f"{TITLES[context]}; {_RANKED[score]}"
             yield _COUNTS, counts, None
 
 

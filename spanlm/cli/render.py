@@ -118,16 +118,17 @@ def _wrapped(text: str, width: int | None) -> list[str]:
 class Progress:
     """Shows progress of a task: a live bar on a terminal, elsewhere a line every minute.
 
-    Use it as a context manager; it draws nothing before the first `show`.
+    Use it as a context manager; it draws nothing before the first `show`, and nothing at all if it is not `shown`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shown: bool = True) -> None:
+        self._shown = shown
         self._bar: Bar | None = None
         self._task: TaskID | None = None
         self._last_line = time.monotonic()
 
     def __enter__(self) -> Progress:
-        if sys.stdout.isatty():
+        if self._shown and sys.stdout.isatty():
             self._bar = _bar()
         return self
 
@@ -146,7 +147,7 @@ class Progress:
         dropped where they do not fit beside a short bar.
         """
         if self._bar is None:
-            if time.monotonic() - self._last_line >= PLAIN_SECONDS:
+            if self._shown and time.monotonic() - self._last_line >= PLAIN_SECONDS:
                 out("  ".join(filter(None, [task, place, *details, left])))
                 self._last_line = time.monotonic()
             return
@@ -193,7 +194,7 @@ def progress(shown: bool) -> Iterator[Callable[[str, int, int], None]]:
     The time left is estimated anew for each task.
     """
     current, began, first, last = "", 0.0, 0, 0
-    with Progress() as shows:
+    with Progress(shown) as shows:
 
         def report(task: str, done: int, total: int) -> None:
             nonlocal current, began, first, last
@@ -204,4 +205,4 @@ def progress(shown: bool) -> Iterator[Callable[[str, int, int], None]]:
             left = eta((total - done) / rate) if rate else ""
             shows.show(task, done, total, left, [f"{rate:,.0f} tok/s"], f"{done:,}/{total:,} tokens")
 
-        yield report if shown else lambda task, done, total: None
+        yield report

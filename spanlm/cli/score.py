@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from spanlm.cli.adaptation import cache_notes, check_cache, choose_cache
-from spanlm.cli.evaluation_report import departures
+from spanlm.cli.evaluation_report import departures, unpredicted_first_words
 from spanlm.cli.options import check_gate, check_output, load_runs, output, run_names, runs_and_files
 from spanlm.cli.parser import field_values
 from spanlm.cli.predictors import Predictors
@@ -41,10 +41,6 @@ from spanlm.store.run_folder import model_digest
 _NO_TABLES = (".xlsx", ".xls", ".ods", ".json", ".html", ".pdf", ".parquet", ".npz")
 UNITS = {"2": "bits", "e": "nats", "10": "bans"}
 _FIRST = {True: "predicted from <eos>, the line end before it", False: "read, not predicted: NaN"}
-_UNSCORED = (
-    "note: the first word of each line has no surprisal: in this model's training it was only read "
-    "(training.batching.predict_first=false)"
-)
 MOST_UNKNOWN, FEW_UNKNOWN = 100_000, 5
 """Most different unknown words to count, and how many of them a note names."""
 
@@ -520,5 +516,5 @@ def _notes(model: Model, unknown: bool, cache: CacheConfig | None, state: str) -
     anew = "over all of a file" if state == "carry" else f"anew for each {state}"
     cached = [] if cache is None else [f"{cache.description}, {anew}: no entropy and no rank", *cache_notes(cache)]
     unlearnt = [f"note: {line}" for line in model.texts.unk_notes()] if unknown else []
-    unscored = [] if model.texts.predict_first else [_UNSCORED]
+    unscored = unpredicted_first_words(model, "line has no surprisal")
     return [*unscored, *unlearnt, *(f"note: {line}" for line in cached), *departures(model)]

@@ -206,7 +206,7 @@ class _Sweep:
     def _grid(self, results: Sequence[Result]) -> Grid:
         rows = []
         for result in results:
-            done, of = result.ended.values(), len(result.setting.members)
+            done, count = result.ended.values(), len(result.setting.members)
             cells = [f"{result.parameters:,}", "", "", ""]
             if done:
                 time = timedelta(seconds=round(fmean(result.seconds.values())))
@@ -215,7 +215,7 @@ class _Sweep:
                 cells[1:] = [shown(result.mean), f"{first}" if first == last else f"{first}–{last}", str(time)]
             if len(done) > 1:
                 cells[1] += f" ({shown(min(result.perplexities))}–{shown(max(result.perplexities))})"
-            progress = "" if result.complete else f"{len(done)} of {of} done"
+            progress = "" if result.complete else f"{len(done)} of {count} done"
             values = [result.setting.values.get(name, "") for name in self.short] or [result.setting.name]
             rows.append((*values, *cells, progress))
         lacking = any(row[-1] for row in rows)

@@ -129,11 +129,11 @@ def _check_words(options: argparse.Namespace) -> None:
     """Refuse what is for written words beside tokens, and what does not go together."""
     names_of_predictors(options)
     require(options.spillover >= 0, "--spillover", options.spillover, "at least 0")
-    given = [name for name in ("predictors", "spillover", "region", "layout") if vars(options)[name]]
+    of_words = [name for name in ("predictors", "spillover", "region", "layout") if vars(options)[name]]
     plain = options.column is None and options.layout is None
-    if given and options.rows != "words" and (plain or options.rows == "tokens"):
+    if of_words and options.rows != "words" and (plain or options.rows == "tokens"):
         way = "Add --rows words" if plain else "Leave --rows tokens out"
-        raise InputError(f"--{given[0]}", vars(options)[given[0]], "is for words as they are written", way)
+        raise InputError(f"--{of_words[0]}", vars(options)[of_words[0]], "is for words as they are written", way)
     if options.separator == "" and options.line is None and options.layout is None:
         raise InputError("--separator=''", limit="is for rows that are words of a line", way_out="Add --line COLUMN")
     if options.region is not None and options.eos:

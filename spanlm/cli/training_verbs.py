@@ -28,7 +28,7 @@ later epoch, make steps longer. Nothing is written.
 
   spanlm bench merity2018/awd-ptb yang2018/mos-ptb --operations 10
   spanlm bench daniluk2017/kvp-w5 --corpus wikitext-2
-  spanlm bench mine.yaml --rounds 50
+  spanlm bench others.yaml --rounds 50
 """
 
 
@@ -259,7 +259,7 @@ def train(arguments: list[str]) -> argparse.Namespace:
         parser, short = Parser("train ngram", NGRAM, threads=False), NGRAM_SHORT
     else:
         parser, short = Parser("train", TRAIN, help_action="store"), SHORT
-    own, fields = split_fields(arguments, short)
+    others, fields = split_fields(arguments, short)
     parser.set_defaults(ngram=ngram, fields=fields)
     parser.add("names", "a row of `spanlm presets`; a file, folder or corpus", nargs="*", metavar="PRESET|TEXT")
     parser.add("--corpus", f"{', '.join(['demo', *CORPORA])}; a folder, a file", metavar="NAME|PATH")
@@ -270,7 +270,7 @@ def train(arguments: list[str]) -> argparse.Namespace:
         _add_training(parser)
     parser.add("--print_config", "print the configuration as YAML and stop", bool)
     parser.add_as_text()
-    options = parser.read(own)
+    options = parser.read(others)
     if not ngram and options.help not in (None, "all"):
         out(f"{parser.help_text(everything=False)}It shows every field of the configuration, too.")
         parser.exit()
@@ -333,7 +333,7 @@ def split_fields(arguments: list[str], short: Mapping[str, tuple[str, str, str]]
 
     All fields of a group can be one option, as in YAML: `--group='{field: VALUE, …}'`.
     """
-    mine: list[str] = []
+    others: list[str] = []
     fields: Fields = {}
     rest = iter(arguments)
     for argument in rest:
@@ -341,7 +341,7 @@ def split_fields(arguments: list[str], short: Mapping[str, tuple[str, str, str]]
         name = f"--{short[name][0]}" if name in short else name
         field = name.removeprefix("--")
         if field == name or not ("." in field or field in _GROUPS):
-            mine.append(argument)
+            others.append(argument)
             continue
         value = value if equals else next(rest, "--")
         if not equals and value.startswith("--"):
@@ -353,7 +353,7 @@ def split_fields(arguments: list[str], short: Mapping[str, tuple[str, str, str]]
                 fields |= _of_group(field, yaml_group(value, field))
                 continue
         fields[field] = value
-    return mine, fields
+    return others, fields
 
 
 def _of_group(name: str, group: Mapping[str, Any]) -> Fields:
