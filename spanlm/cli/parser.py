@@ -60,11 +60,22 @@ class _Help(argparse.Action):
         parser.exit()
 
 
-class VerbParser(argparse.ArgumentParser):
-    """A parser whose errors are InputErrors that name the nearest option, with a short and a long help.
+class _Threads(argparse.Action):
+    """Sets the number of threads of this process as soon as it is read."""
+
+    def __call__(self, parser: object, namespace: argparse.Namespace, value: Any, option: object = None) -> None:
+        require(0 < value <= PROCESSORS, "--threads", value, f"1 to {PROCESSORS}, the processors of this machine")
+        import torch
+
+        torch.set_num_threads(value)
+        namespace.threads = value
+
+
+class Parser(argparse.ArgumentParser):
+    """The parser of a verb: its errors are InputErrors that name the nearest option; its help is short or long.
 
     `elsewhere` gives options of another parser, which errors suggest, too. `more` is a description that `--help all`
-    adds. `library_names` maps fields of the library to their options.
+    adds. `library_names` maps fields of the library to their options. A verb that `computes` has `--threads`.
     """
 
     def __init__(
@@ -74,6 +85,7 @@ class VerbParser(argparse.ArgumentParser):
         *,
         more: str | Callable[[], str] = "",
         help_action: str | type[argparse.Action] = _Help,
+        computes: bool = True,
     ) -> None:
         super().__init__(
             prog=f"spanlm {verb}",
@@ -88,10 +100,13 @@ class VerbParser(argparse.ArgumentParser):
         self.elsewhere: Callable[[], Sequence[str]] = tuple
         self.library_names: dict[str, str] = {}
         settings: dict[str, Any] = {"default": argparse.SUPPRESS} if help_action is _Help else {}
-        meaning = "show this; all: every option"
-        self.add_argument(
-            "-h", "--help", nargs="?", const="", metavar="all", action=help_action, help=meaning, **settings
-        )
+        settings |= {"nargs": "?", "const": "", "metavar": "all", "action": help_action}
+        self.add("-h --help", "show this; all: every option", **settings)
+        if computes:
+            keep_freed_memory()
+            text = "threads of the processor to compute with (default: all cores; 1 is best for small models beside "
+            text += "other work)"
+            self.add("--threads", text, int, action=_Threads)
 
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Return the values of the options, and as `parser` this one, which names the options in errors and notes."""
@@ -155,47 +170,7 @@ class VerbParser(argparse.ArgumentParser):
             message = f"{option}={value}: must be a {'whole number' if kind == 'int' else 'number'}"
         raise InputError(f"{message.removeprefix('argument ')} (see `{self.prog} --help`)")
 
-
-def path(text: str) -> Path:
-    """Return the path of an argument; a shell leaves the ~ of `--out=~/run` as it is."""
-    if not text:
-        raise argparse.ArgumentTypeError("is empty; name a file or a folder")
-    from spanlm.store.files import expanded
-
-    return expanded(text)
-
-
-_ADVICE = {
-    "as_text=True": "--as-text",
-    "corpus=…": "--corpus",
-    "data.dir": "--data-dir",
-    "resume=True": "--resume auto",
-    "weights=…": "--weights",
-}
-"""Settings that messages of the library advise, and their options."""
-
-
-class _Threads(argparse.Action):
-    """Sets the number of threads of this process as soon as it is read."""
-
-    def __call__(self, parser: object, namespace: argparse.Namespace, value: Any, option: object = None) -> None:
-        require(0 < value <= PROCESSORS, "--threads", value, f"1 to {PROCESSORS}, the processors of this machine")
-        import torch
-
-        torch.set_num_threads(value)
-        namespace.threads = value
-
-
-class Parser(VerbParser):
-    """The parser of a verb that computes: it has `--threads`, and methods for the options that several verbs share."""
-
-    def __init__(self, verb: str, description: str, *, threads: bool = True, **settings: Any) -> None:
-        super().__init__(verb, description, **settings)
-        keep_freed_memory()
-        if threads:
-            text = "threads of the processor to compute with (default: all cores; 1 is best for small models beside "
-            text += "other work)"
-            self.add("--threads", text, int, action=_Threads)
+    # --- options that several verbs share ---
 
     def add_engine(self, rare: str = "") -> None:
         """Add where runs are done, and how many at a time; `field_values` makes the `Engine`."""
@@ -256,8 +231,27 @@ class Parser(VerbParser):
         self.add(ATTENTION, text, rare=True, metavar="HOW")
 
 
+def path(text: str) -> Path:
+    """Return the path of an argument; a shell leaves the ~ of `--out=~/run` as it is."""
+    if not text:
+        raise argparse.ArgumentTypeError("is empty; name a file or a folder")
+    from spanlm.store.files import expanded
+
+    return expanded(text)
+
+
+_ADVICE = {
+    "as_text=True": "--as-text",
+    "corpus=…": "--corpus",
+    "data.dir": "--data-dir",
+    "resume=True": "--resume auto",
+    "weights=…": "--weights",
+}
+"""Settings that messages of the library advise, and their options."""
+
+
 def add_fields(
-    parser: VerbParser,
+    parser: Parser,
     owner: type[DataclassInstance],
     *names: str,
     prefix: str = "",
@@ -267,7 +261,7 @@ def add_fields(
     """Add an option for each field, or for those in `names`, of a library dataclass.
 
     Type, choices, default and help are the field's. `changes` has, by field, other arguments of
-    `VerbParser.add`, `option` for another name, and `meaning` for another help. `field_values` makes the dataclass;
+    `Parser.add`, `option` for another name, and `meaning` for another help. `field_values` makes the dataclass;
     where it refuses `top_k=0`, `main` prints `--top-k=0`. Fields are bool, int, float, str, Path or Literal, optional
     ones, tuples or sequences.
 
@@ -336,7 +330,7 @@ def keep_freed_memory() -> None:
         mallopt(parameter, value)
 
 
-def add_cache(parser: VerbParser, rare: str = "") -> None:
+def add_cache(parser: Parser, rare: str = "") -> None:
     """Add the options of a neural cache; the two that others need are in the group `rare`, or in each help."""
     common: dict[str, Any] = {
         "window": {"option": "--cache", "dest": "cache", "metavar": "C", "rare": rare},

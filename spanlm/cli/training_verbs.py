@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from spanlm.cli.parser import Parser, VerbParser, add_fields
+from spanlm.cli.parser import Parser, add_fields, keep_freed_memory
 from spanlm.cli.presets import read_listing
 from spanlm.cli.render import out
 from spanlm.data.config import CORPORA
@@ -28,7 +28,7 @@ later epoch, make steps longer. Nothing is written.
 
   spanlm bench merity2018/awd-ptb yang2018/mos-ptb --operations 10
   spanlm bench daniluk2017/kvp-w5 --corpus wikitext-2
-  spanlm bench others.yaml --rounds 50
+  spanlm bench mine.yaml --rounds 50
 """
 
 
@@ -78,7 +78,7 @@ there.
 
 
 def presets(arguments: list[str]) -> argparse.Namespace:
-    parser = VerbParser("presets", PRESETS)
+    parser = Parser("presets", PRESETS, computes=False)
     parser.add("filter", "a preset, or a part of the names", nargs="?", default="", metavar="FILTER")
     parser.add("--json", "print a JSON list, one object a preset", bool)
     parser.add("--out", "write the list as a table (.md, .tex), too", Path)
@@ -114,7 +114,7 @@ def data(arguments: list[str]) -> argparse.Namespace:
     corpus = arguments[0]
     if corpus != "wikipedia" and not corpus.startswith("-"):
         raise InputError(f"{f'data {corpus}'.strip()}: no corpus that can be made.{nearest(corpus, ['wikipedia'])}")
-    parser = VerbParser("data", DATA)
+    parser = Parser("data", DATA, computes=False)
     parser.add_argument("corpus", metavar="wikipedia", help=argparse.SUPPRESS)
     changes: dict[str, Any] = {"sources": {"option": "--source", "metavar": "PATH"}, "out": {"metavar": "DIR"}}
     changes |= {"category": {"metavar": "REGEX"}, "on": {"metavar": "ray[:ADDRESS]"}}
@@ -256,7 +256,8 @@ def train(arguments: list[str]) -> argparse.Namespace:
     """Return the verb's own options and, as `fields`, the fields of the configuration that are options, too."""
     ngram = is_ngram(arguments)
     if ngram:
-        parser, short = Parser("train ngram", NGRAM, threads=False), NGRAM_SHORT
+        parser, short = Parser("train ngram", NGRAM, computes=False), NGRAM_SHORT
+        keep_freed_memory()
     else:
         parser, short = Parser("train", TRAIN, help_action="store"), SHORT
     others, fields = split_fields(arguments, short)
