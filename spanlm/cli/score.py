@@ -90,10 +90,9 @@ def run(options: argparse.Namespace) -> None:
         except InputError as error:
             raise error.within(f"--looks: {model.folder}") from None
     caches = {name: choose_cache(model, options)[0] for name, model in models.items()}
-    kept = options.keep.split(",") if options.keep else []
     scored = "<unk> and by its spelling" if settings.spell_unknown else "<unk>"
-    unknown, predictors = _Unknown(models, apart, scored), Predictors(options, models, settings.base)
-    items = _Items(options, models, settings, form, kept, caches, len(names) > 1, unknown, predictors, repairs)
+    unknown = _Unknown(models, apart, scored)
+    items = _Items(options, models, settings, form, caches, len(names) > 1, unknown, repairs)
     if names == ["-"] and sys.stdin is not None and sys.stdin.isatty():
         note("reading standard input; end it with Ctrl-D")
     if apart:
@@ -115,7 +114,7 @@ def run(options: argparse.Namespace) -> None:
             file.write(json.dumps(_meta(items, names, header), ensure_ascii=False, indent=1) + "\n")
     if options.column is not None and options.rows == "words" and options.line is None and items.single > 1:
         note("note: most rows are one word, each read as a line of its own; --line COLUMN joins those of a sentence")
-    note(*unknown.notes(), *predictors.notes())
+    note(*unknown.notes(), *items.predictors.notes())
     note(*items.bad.lines(), *items.misplaced.lines(), *items.repaired.lines())
     state = settings.state if options.document is None else "document"
     notes = [line for name, model in models.items() for line in _notes(model, unknown.count > 0, caches[name], state)]
@@ -238,11 +237,9 @@ class _Items:
     models: Mapping[str, Model]
     settings: ScoreOptions
     form: tables.Kind
-    kept: list[str]
     caches: Mapping[str, CacheConfig | None]
     files: bool
     unknown: _Unknown
-    predictors: Predictors
     repairs: Collection[str]
     begun: bool = False
     single: int = 0
@@ -251,6 +248,8 @@ class _Items:
     def __post_init__(self) -> None:
         self.bad, self.misplaced = (tables.RowNotes(kind, self.options.strict) for kind in ("left out", "out of place"))
         self.repaired = tables.RowNotes("repaired", None)
+        self.kept: list[str] = self.options.keep.split(",") if self.options.keep else []
+        self.predictors = Predictors(self.options, self.models, self.settings.base)
         columns = {"file": "which file"} if self.files else {}
         columns |= {"run": "which model"} if len(self.models) > 1 else {}
         columns |= meanings(WrittenScore if self.options.rows == "words" else WordScore)
