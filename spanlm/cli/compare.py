@@ -146,7 +146,7 @@ def _compare_answers(sides: Sequence[_Side], options: argparse.Namespace) -> Non
         for name, model in models.items():
             waiting = _shown(questions, name, progress)
             answers.append(read_answers(model, waiting, settings, name))
-    report = QuestionReport.of(files, questions, answers[0], answers[1:])
+    report = QuestionReport(files, questions, answers)
     if options.out is not None:
         write_whole(options.out, grids_bytes(report.tables(), options.out.suffix.lower()))
     if options.json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,29 +23,26 @@ _HEADER = ("right", "accuracy", "difference", "95 %", "p")
 _COUNTS = ("right answers of", "both", "this one alone", "baseline alone", "neither")
 
 
-@dataclass(frozen=True)
 class QuestionReport:
-    """The answers of a baseline and of `others` to the `questions` of some files, compared in each way."""
+    """The answers of a baseline and of other models to the questions of some files, compared in each way.
 
-    files: Sequence[Path]
-    questions: Sequence[Question | Defect]
-    compared: int
-    baseline: str
-    others: Sequence[str]
-    pairs: dict[Way, list[list[PairedAnswers]]]
+    Raises:
+        InputError: there is no question that every model could score.
+    """
 
-    @classmethod
-    def of(
-        cls, files: Sequence[Path], questions: Sequence[Question | Defect], baseline: Answers, others: Sequence[Answers]
-    ) -> QuestionReport:
-        """Compare the answers to the questions that every model could score; InputError: there are none."""
-        known = np.logical_and.reduce([answers.scored for answers in (baseline, *others)])
+    def __init__(
+        self, files: Sequence[Path], questions: Sequence[Question | Defect], models: Sequence[Answers]
+    ) -> None:
+        self.files, self.questions, (baseline, *others) = files, questions, models
+        known = np.logical_and.reduce([answers.scored for answers in models])
         if not known.any():
             defect = next((f": {question}" for question in questions if isinstance(question, Defect)), "")
             raise InputError(f"{', '.join(map(str, files))}: no question that every model can score{defect}")
         classes = [word_class(Path(question.file)) for question in questions]
-        pairs = {way: [paired(baseline, other, way, classes, known) for other in others] for way in baseline.right}
-        return cls(files, questions, int(known.sum()), baseline.name, [other.name for other in others], pairs)
+        self.compared, self.baseline, self.others = int(known.sum()), baseline.name, [other.name for other in others]
+        self.pairs: dict[Way, list[list[PairedAnswers]]] = {
+            way: [paired(baseline, other, way, classes, known) for other in others] for way in baseline.right
+        }
 
     def fields(self, runs: Sequence[Sequence[Path]]) -> dict[str, Any]:
         """Return the fields of `--json`; `runs` has the runs of the baseline, then of each other model."""
