@@ -8,7 +8,7 @@ import math
 import sys
 import unicodedata
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, groupby, islice, pairwise, tee
@@ -40,7 +40,7 @@ from spanlm.store.run_folder import model_digest
 
 _NO_TABLES = (".xlsx", ".xls", ".ods", ".json", ".html", ".pdf", ".parquet", ".npz")
 UNITS = {"2": "bits", "e": "nats", "10": "bans"}
-_FIRST = {True: "predicted from <eos>, the line end before it", False: "read, not predicted: NaN"}
+_FIRST_READ = "read, not predicted: NaN"
 MOST_UNKNOWN, FEW_UNKNOWN = 100_000, 5
 """Most different unknown words to count, and how many of them a note names."""
 
@@ -69,11 +69,12 @@ def run(options: argparse.Namespace) -> None:
     names = names or ["-"]
     paths = [Path("/dev/stdin" if name == "-" else name) for name in names]
     settings = field_values(options, ScoreOptions, base=BASES[options.base])
-    repairs = _repairs(options)
-    if options.region is not None and "readings" in repairs:
+    options.repairs = _repairs(options)
+    options.errors = "cp1252" if "encoding" in options.repairs else "strict"
+    if options.region is not None and "readings" in options.repairs:
         raise InputError("--region", options.region, "is for a table with a row a word", "Add --repair none")
     if options.layout is not None:
-        _take_layout(options, paths[0], repairs)
+        _take_layout(options, paths[0])
     kinds = [_kind(path, options) for path in paths]
     options.rows = options.rows or ("tokens" if options.column is None else "words")
     apart = options.column is not None or options.rows == "words"
@@ -92,7 +93,7 @@ def run(options: argparse.Namespace) -> None:
     caches = {name: choose_cache(model, options)[0] for name, model in models.items()}
     scored = "<unk> and by its spelling" if settings.spell_unknown else "<unk>"
     unknown = _Unknown(models, apart, scored)
-    items = _Items(options, models, settings, form, caches, len(names) > 1, unknown, repairs)
+    items = _Items(options, models, settings, form, caches, len(names) > 1, unknown)
     if names == ["-"] and sys.stdin is not None and sys.stdin.isatty():
         note("reading standard input; end it with Ctrl-D")
     if apart:
@@ -167,16 +168,11 @@ def _repairs(options: argparse.Namespace) -> set[str]:
     return names
 
 
-def _errors(repairs: Collection[str]) -> tables.Errors:
-    return "cp1252" if "encoding" in repairs else "strict"
-
-
-def _take_layout(options: argparse.Namespace, path: Path, repairs: Collection[str]) -> None:
+def _take_layout(options: argparse.Namespace, path: Path) -> None:
     """Set --text, --line and --order by --layout and the columns of the table, where they are not given."""
     require(path.is_file(), "--layout", options.layout, "for a table in a file")
-    errors = _errors(repairs)
-    kind = options.input or tables.table_kind(path) or tables.first_line_kind(path, errors) or "csv"
-    columns = next(tables.read_table(path, kind, (), bad=tables.RowNotes(), errors=errors)).values
+    kind = options.input or tables.table_kind(path) or tables.first_line_kind(path, options.errors) or "csv"
+    columns = next(tables.read_table(path, kind, (), bad=tables.RowNotes(), errors=options.errors)).values
     given = {"text": options.column, "line": options.line, "order": options.order}
     try:
         chosen = LAYOUTS[options.layout].columns(columns, given)
@@ -194,7 +190,7 @@ def _kind(path: Path, options: argparse.Namespace) -> tables.Kind | None:
         if options.input in get_args(tables.Kind):
             raise InputError(f"--input={options.input}: say by --text which column of {path} holds the text")
         return None
-    kind = kind or tables.first_line_kind(path, _errors(_repairs(options)))
+    kind = kind or tables.first_line_kind(path, options.errors)
     if kind is None:
         name = "standard input" if path == Path("/dev/stdin") else path
         raise InputError(f"{name}: say by --input csv, tsv or jsonl what kind of table it is")
@@ -240,7 +236,6 @@ class _Items:
     caches: Mapping[str, CacheConfig | None]
     files: bool
     unknown: _Unknown
-    repairs: Collection[str]
     begun: bool = False
     single: int = 0
     """Items of one word so far, minus all others."""
@@ -307,7 +302,7 @@ class _Items:
         """Yield each item with its rows by model."""
         read: Iterable[_Item] = self._read(path, kind, checked=path.is_file())
         read = read if self.options.order is None else self._ordered(read)
-        items, *copies = tee(self._joined(read) if "marks" in self.repairs else read, len(self.models) + 1)
+        items, *copies = tee(self._joined(read) if "marks" in self.options.repairs else read, len(self.models) + 1)
         by_model = [self._scored(run, copy) for run, copy in zip(self.models, copies, strict=True)]
         unknown, last, seen, groups = Counter[str](), None, set[object](), set[object]()
         for item, *item_scores in zip(items, *by_model, strict=True):
@@ -348,7 +343,7 @@ class _Items:
                 limit = "has white space, and --separator '' is for a row a word"
                 raise InputError(column, row.values[column], limit)
             for model in self.models.values() if not checked else ():
-                unmarked = model.texts.unmarked_text(repaired(row.values[column], self.repairs))
+                unmarked = model.texts.unmarked_text(repaired(row.values[column], self.options.repairs))
                 unknown = [token for token in model.tokenize(unmarked) if token not in model.vocabulary]
                 if self.settings.oov == "error" and unknown:
                     why = f"{unknown[0]!r} is not in the vocabulary. Use --oov flag to score it as <unk>."
@@ -356,10 +351,8 @@ class _Items:
 
         region: str | None = options.region
         keys = [*groups, *lines, *order, *([] if region is None else [region])]
-        errors, bad = _errors(self.repairs), self.bad
-        for row in tables.read_table(
-            path, kind, [column], keys=keys, also=self.kept, check=check, bad=bad, errors=errors
-        ):
+        reading: dict[str, Any] = {"keys": keys, "also": self.kept, "check": check, "bad": self.bad}
+        for row in tables.read_table(path, kind, [column], errors=options.errors, **reading):
             place = f"{path}, line {row.line}"
             others = [name for name in row.values if name != column]
             if self.options.keep is None and not self.begun:
@@ -372,7 +365,7 @@ class _Items:
             kept = tables.repeated({name: row.values[name] for name in self.kept}, self.form)
             document, line = (tuple(str(row.values[name]) for name in names) for names in (groups, lines))
             numbers = tuple(_number(name, row.values[name]) for name in order)
-            text = repaired(row.values[column], self.repairs)
+            text = repaired(row.values[column], self.options.repairs)
             if text != row.values[column]:
                 self.repaired.add(place, f"{row.values[column]} is read as {text}")
             text = text.strip() if options.separator == "" else text
@@ -388,7 +381,7 @@ class _Items:
             return document, first.setdefault(item.line, len(first)), item.order
 
         ordered = sorted(items, key=place)
-        if "readings" in self.repairs:
+        if "readings" in self.options.repairs:
             return [first._replace(others=tuple(others)) for first, *others in words_of(ordered, self.misplaced)]
         for item, other in pairwise(ordered):
             if (item.line, item.order) == (other.line, other.order):
@@ -479,7 +472,7 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
             "tokenizer": model.texts.data.effective_tokenizer,
             "lines": model.texts.data.lines,
             **_words_of(model, items.caches[name], options.separator),
-            "first_word": _FIRST[model.texts.predict_first],
+            "first_word": "predicted from <eos>, the line end before it" if model.texts.predict_first else _FIRST_READ,
             "cache": None if (cache := items.caches[name]) is None else cache.to_json(),
             **({} if (counted := items.predictors.source(name)) is None else {"frequencies": counted}),
         }
@@ -495,7 +488,7 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
         "precision": usable(settings.precision, next(iter(items.models.values())).model.device),
         "attention": options.attention,
         **({"layout": options.layout} if options.layout else {}),
-        **({"repair": sorted(items.repairs)} if items.repairs else {}),
+        **({"repair": sorted(options.repairs)} if options.repairs else {}),
         **{"combine": options.combine, "weights": options.weights},
         "runs": models,
         "columns": {name: items.columns.get(name, "of the item, as it was read") for name in header},
