@@ -26,7 +26,15 @@ from spanlm.analysis.figures import FIGURES, RowsPanel, Value, figure_bytes, row
 from spanlm.analysis.questions import read_answers
 from spanlm.cli.adaptation import cache_fields, check_cache, choose_cache
 from spanlm.cli.family import named_families
-from spanlm.cli.options import check_hf, check_output, corpus_of, note_unfinished, own_texts, standard_input
+from spanlm.cli.options import (
+    check_hf,
+    check_output,
+    corpus_of,
+    corpus_request,
+    note_unfinished,
+    own_texts,
+    standard_input,
+)
 from spanlm.cli.parser import field_values, refuse_given
 from spanlm.cli.question_report import QuestionReport
 from spanlm.cli.render import Progress, grid, note, out, out_json, paragraph, table
@@ -37,7 +45,6 @@ from spanlm.models.lesions import require_lesion
 from spanlm.runs.ensemble import load_ensemble
 from spanlm.runs.loading import load
 from spanlm.runs.model import Model, require_weights
-from spanlm.runs.texts import LoadCorpus
 from spanlm.scoring.cache import CacheTuning
 from spanlm.scoring.options import CacheConfig, ClozeOptions
 from spanlm.scoring.resampling import FEWEST_BLOCKS, of_chance, signed
@@ -236,8 +243,7 @@ def _read(
             refuse_other_text(first, model)
         if options.spell_unknown or model.vocabulary.hash != first.vocabulary.hash:
             split = None if WHOLE in corpus.splits else options.split
-            settings = {"data_dir": options.data_dir, "download": options.download, "as_text": options.as_text}
-            corpus_read = first.texts.corpus(LoadCorpus(options.corpus, split, **settings), model.texts)
+            corpus_read = first.texts.corpus(corpus_request(options, split), model.texts)
         text = shared_with(text, first, model, corpus_read, options.split, options.state)
         if side.cached and not members:
             chosen = cache or choose_cache(model, options, first.texts)

@@ -28,7 +28,7 @@ from spanlm.cli.evaluation_report import (
     weights_rows,
 )
 from spanlm.cli.options import TUNED_ON, corpus_of, load_runs, output, tuning_part
-from spanlm.cli.render import out_json, progress
+from spanlm.cli.render import Progress, out_json
 from spanlm.data.corpora import Corpus
 from spanlm.data.synthetic import PREFIX
 from spanlm.errors import InputError, Interrupted, require
@@ -42,6 +42,12 @@ from spanlm.scoring.ngram.next_word import NgramModel
 from spanlm.scoring.perplexity import Evaluation, padded_perplexity, require_pad
 from spanlm.scoring.tally import shown
 from spanlm.scoring.toolkits import arpa_lines, kenlm_report, scored_lines, srilm_report
+
+_NOT_IN_FORMATS = (
+    *("state", "precision", "batch_size", "cache", "dynamic", "neighbours", "parts", "tune_weights"),
+    *("vocab_pad", "spell_unknown", "json"),
+)
+"""Options that --format, which reads each line alone, leaves no choice of."""
 
 
 def run(options: argparse.Namespace) -> None:
@@ -99,12 +105,8 @@ def _check(options: argparse.Namespace, runs: int) -> None:
         raise InputError("--spell-unknown and --vocab-pad do not go together: each says what an <unk> costs")
     if options.debug is not None and options.format != "srilm":
         raise InputError(f"--debug={options.debug}: is for --format srilm")
-    if options.format is not None:
-        other = {"state": options.state not in ("auto", "line"), "precision": options.precision != "fp32"}
-        names = ["batch_size", "cache", "dynamic", "neighbours", "parts", "tune_weights", "vocab_pad"]
-        names += ["spell_unknown", "json"]
-        other |= {name: vars(options)[name] not in (None, False) for name in names}
-        for name in (name for name, is_set in other.items() if is_set):
+    for name in _NOT_IN_FORMATS if options.format is not None else ():
+        if vars(options)[name] not in (options.parser.get_default(name), "line"):
             option = f"--{name.replace('_', '-')}"
             why = "it is a text of its own" if name == "json" else "each line is read alone"
             raise InputError(f"--format={options.format} and {option} do not go together: {why}")
@@ -142,7 +144,7 @@ def _evaluate(model: Model, corpus: Corpus, options: argparse.Namespace) -> None
     cache, tuning = choose_cache(model, options)
     mode: dict[str, Any] = {"state": options.state, "batch_size": options.batch_size, "precision": options.precision}
     mode["spell_unknown"] = options.spell_unknown
-    with progress(shown=not options.json) as report:
+    with Progress(shown=not options.json) as report:
         chosen = choose_dynamic(model, corpus, options, report), choose_neighbours(model, options, report)
         adaptations = [adaptation for adaptation in chosen if adaptation is not None]
         for adaptation in adaptations:

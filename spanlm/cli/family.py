@@ -92,10 +92,6 @@ def beside(folder: Path, suffix: str) -> Path:
     return folder.parent / LOGS / f"{folder.name}{suffix}"
 
 
-def best(at: Position) -> str:
-    return f"best epoch {at.best_epoch} of {at.epoch}: valid ppl {ppl(at.best_loss)}"
-
-
 def train_side_by_side(
     engine: Engine,
     folders: Collection[Path],
@@ -137,7 +133,9 @@ def train_side_by_side(
         if (at := None if error else ended(folder)) is None:
             other = "ended, but with other settings or another text than this command's: another command gave them"
             failed[folder] = error or other
-        outcome = f"failed: {failed[folder]}" if at is None else best(at)
+            outcome = f"failed: {failed[folder]}"
+        else:
+            outcome = f"best epoch {at.best_epoch} of {at.epoch}: valid ppl {ppl(at.best_loss)}"
         out(f"[{number}/{count}] {folder.relative_to(root)}: {outcome}")
     if failed:
         alike = {why: [folder for folder in failed if failed[folder] == why] for why in failed.values()}
