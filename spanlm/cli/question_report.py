@@ -69,18 +69,14 @@ class QuestionReport:
     def print(self) -> None:
         """Print the tables; of defects at most `MOST_SHOWN`."""
         names = ", ".join(f"{file.name} ({word_class(file)})" for file in self._files)
-        total, defects = (
-            len(self._questions),
-            [question for question in self._questions if isinstance(question, Defect)],
-        )
+        total, compared = len(self._questions), self._compared
+        defects = [question for question in self._questions if isinstance(question, Defect)]
         paragraph(*(f"not scored: {defect}" for defect in defects[:MOST_SHOWN]))
-        only = (
-            "" if self._compared == total else f", {self._compared:,} of them compared: those that every model scores"
-        )
+        only = "" if compared == total else f", {compared:,} of them compared: those that every model scores"
         table(
             [
                 ("questions", f"{names}: {total:,} questions{only}"),
-                ("intervals", f"95 %, over draws of the {self._compared:,} questions; p: McNemar's exact test"),
+                ("intervals", f"95 %, over draws of the {compared:,} questions; p: McNemar's exact test"),
             ]
         )
         for cells in self.tables():
