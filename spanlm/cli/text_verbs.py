@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from spanlm.cli.parser import Parser, add_cache, add_fields
 from spanlm.cli.predictors import names_of_predictors
@@ -274,7 +274,7 @@ def rescore(arguments: list[str]) -> argparse.Namespace:
     parser.add("run", text, Path, metavar="RUN", nargs="+")
     parser.add_device()
     parser.add("--nbest", "the lists: a file, or a folder", Path, required=True)
-    parser.add("--format", "of the lists (default: found out)", choices=get_args(Format))
+    parser.add("--format", "of the lists (default: found out)", Format)
     parser.add("--list-size", "hypotheses a list; NeMo's files do not say it", int)
     text = "a line a list: `ID words`, or the words in their order; .trn, .stm, or a manifest of JSON lines"
     parser.add("--refs", text, Path)
