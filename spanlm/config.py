@@ -174,12 +174,8 @@ def group_names() -> frozenset[str]:
     """Return the full names of all groups of fields, for all kinds of the model's parts."""
     trees = [RunConfig().to_tree()]
     trees += [{"model": {part: asdict(kind())}} for part, kinds in PARTS.items() for kind in kinds.values()]
-    return frozenset().union(*map(_groups, trees))
-
-
-def _groups(tree: Tree, prefix: str = "") -> set[str]:
-    inner = {f"{prefix}{name}": value for name, value in tree.items() if isinstance(value, dict)}
-    return set(inner).union(*(_groups(value, f"{name}.") for name, value in inner.items()))
+    fields = (name.split(".") for tree in trees for name in flat(tree))
+    return frozenset(".".join(parts[:depth]) for parts in fields for depth in range(1, len(parts)))
 
 
 def nested(fields: Mapping[str, Any]) -> Tree:
@@ -221,13 +217,13 @@ def _removed(tree: Tree) -> Tree:
 
 def _without(removed: Tree, tree: Tree, prefix: str = "") -> Tree:
     """Drop removed fields; InputError: one has a value that is no longer supported."""
-    kept = {}
+    left = {}
     for name, value in tree.items():
         if (full := f"{prefix}{name}") not in removed:
-            kept[name] = _without(removed, value, f"{full}.") if isinstance(value, dict) else value
+            left[name] = _without(removed, value, f"{full}.") if isinstance(value, dict) else value
         elif value != removed[full]:
             raise InputError(full, value, f"this version has {as_written(removed[full])} alone")
-    return kept
+    return left
 
 
 def overlaid(base: Tree, change: Tree) -> Tree:

@@ -150,15 +150,15 @@ def require(ok: bool, field: str, value: object, limit: str) -> None:
         raise InputError(field, value, f"must be {limit}")
 
 
-def whole_number(name: str, value: object, least: int = 1) -> int:
-    """Return a whole number, of numpy's kinds or Python's; InputError: it is none, or below the `least`."""
+def whole_number(name: str, value: object) -> int:
+    """Return a whole number of at least 1, of numpy's kinds or Python's; InputError: it is none, or less."""
     plain: Any = None if isinstance(value, bool) else value
     try:
         number = index(plain)
     except TypeError:
         quoted = repr(value) if isinstance(value, str) else value
         raise InputError(name, quoted, "must be a whole number") from None
-    require(number >= least, name, number, f"at least {least}")
+    require(number >= 1, name, number, "at least 1")
     return number
 
 
@@ -195,8 +195,8 @@ def as_written(value: object) -> str:
 def nearest_or_all(name: str, options: Iterable[str]) -> str:
     """Return `nearest`, and the options, however many, where it does not list them."""
     options = list(options)
-    found = nearest(name, options)
-    return found if "Choose" in found else f"{found} There are: {', '.join(options)}."
+    hint = nearest(name, options)
+    return hint if "Choose" in hint else f"{hint} There are: {', '.join(options)}."
 
 
 def nearest(name: str, options: Iterable[str]) -> str:

@@ -71,14 +71,13 @@ def option(
     default: Any = MISSING,
     default_factory: Any = MISSING,
     limit: Limit | None = None,
-    metavar: str | None = None,
     kw_only: bool = True,
 ) -> Any:
     """Make a field of a group, with its help and, unless it is None, the limit of its value.
 
-    `metavar` stands for the value in the help of the command line; `kw_only=False`: Python takes it without its name.
+    `kw_only=False`: Python takes it without its name.
     """
-    metadata = {"help": help, "limit": limit, "metavar": metavar}
+    metadata = {"help": help, "limit": limit}
     if default_factory is not MISSING:
         return field(default_factory=default_factory, metadata=metadata, kw_only=kw_only)
     return field(default=default, metadata=metadata, kw_only=kw_only)
@@ -220,7 +219,7 @@ def fitted(value: Any, kind: Any) -> Any:
         if isinstance(value, str | bytes | Mapping):
             raise TypeError(value)
         kinds_of_parts = inner if len(inner) > 1 and inner[-1] is not ... else [inner[0]] * len(value)
-        return tuple(fitted(part, of) for part, of in zip(value, kinds_of_parts, strict=True))
+        return tuple(fitted(part, part_kind) for part, part_kind in zip(value, kinds_of_parts, strict=True))
     if kind in (int, float):
         if isinstance(value, str | bool):
             raise TypeError(value)

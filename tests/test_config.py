@@ -11,21 +11,12 @@ import yaml
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
-from spanlm.config import (
-    PARTS,
-    REMOVED,
-    RunConfig,
-    config_digest,
-    flat,
-    nested,
-    save_config,
-    with_options,
-)
+from spanlm.config import PARTS, REMOVED, RunConfig, config_digest, flat, nested, save_config, with_options
 from spanlm.errors import InputError, as_written
-from spanlm.models.encoders import ENCODERS, HORNNConfig
+from spanlm.models.encoders import ENCODERS
 from spanlm.models.heads import HEADS
 from spanlm.models.language_model import ModelConfig
-from spanlm.models.memories import MEMORIES, KeyValueConfig, NGramConfig
+from spanlm.models.memories import MEMORIES, KeyValueConfig
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig
 from spanlm.papers.registry import PRESETS
 from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
@@ -93,12 +84,6 @@ def test_what_is_left_out_has_its_default() -> None:
     assert config.model.memory == KeyValueConfig(roles=3, window=9)
     assert config.training.optimizer == OptimizerConfig(clip=None)
     assert replace(config, model=ModelConfig(), training=TrainingConfig()) == RunConfig()
-
-
-def test_a_kind_brings_its_own_fields() -> None:
-    assert RunConfig.from_tree({"model": {"memory": {"kind": "ngram"}}}).model.memory == NGramConfig(order=4)
-    hornn = RunConfig.from_tree({"model": {"encoder": {"kind": "hornn", "pooling": "max"}}}).model.encoder
-    assert hornn == HORNNConfig(pooling="max")
 
 
 FIELDS = (Path(__file__).parent / "refused_fields.txt").read_text(encoding="utf-8").splitlines()

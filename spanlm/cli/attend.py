@@ -53,36 +53,32 @@ EPOCHS = 30
 
 
 def run(options: argparse.Namespace) -> None:
-    view = _view_name(options)
-    _check(options, view)
+    view = _checked_view(options)
     if options.corpus == "-":  # several runs may read it
         options.corpus = standard_input()
-    VIEWS[view].show(options)
+    view.show(options)
     if options.out is not None:
         out(f"wrote {options.out}")
 
 
-def _of(options: argparse.Namespace, name: str) -> Any:
+def _value(options: argparse.Namespace, name: str) -> Any:
     return vars(options)[name.removeprefix("--").replace("-", "_")]
 
 
-def _view_name(options: argparse.Namespace) -> str:
-    chosen = [name for name in VIEWS if _of(options, name) is not None and _of(options, name) is not False]
+def _checked_view(options: argparse.Namespace) -> View:
+    """Return the view; InputError: none, several, or options that it does not use, before anything is loaded.
+
+    `_text` checks the suffix of --out for a text, because the legal ones depend on the model.
+    """
+    chosen = [name for name in VIEWS if _value(options, name) is not None and _value(options, name) is not False]
     if not chosen:
         raise InputError(f"one of {' '.join(VIEWS)} is required (see `spanlm attend --help`)")
     if len(chosen) > 1 and chosen != ["--document", "--from"]:
         raise InputError(f"{' and '.join(chosen)} do not go together: take one (or --document with --from)")
-    return chosen[0]
-
-
-def _check(options: argparse.Namespace, view_name: str) -> None:
-    """Reject options that the view does not use, before anything is loaded.
-
-    `_text` checks the suffix of --out for a text, because the legal ones depend on the model.
-    """
-    view, count = VIEWS[view_name], len(options.runs)
+    view_name, count = chosen[0], len(options.runs)
+    view = VIEWS[view_name]
     for name in (*_CORPUS, *_TEXT, "--words", "--column", "--strict"):
-        if (value := _of(options, name)) is not None and name not in view.uses:
+        if (value := _value(options, name)) is not None and name not in view.uses:
             users = [user for user, other in VIEWS.items() if name in other.uses]
             raise InputError(name, value, f"is for {' and '.join(users)}, not for {view_name}")
     if options.words is not None:
@@ -101,6 +97,7 @@ def _check(options: argparse.Namespace, view_name: str) -> None:
         suffix = export.checked_suffix(options.out, view.suffixes)
         if suffix in FIGURES and view_name != "--sentence":  # its figure has a panel for each run
             check_series(count, "write .csv or .json")
+    return view
 
 
 # --- a text ---
@@ -118,17 +115,24 @@ def _text(options: argparse.Namespace) -> None:
         attention.check_attends(model.model)
         raise InputError(f"--out is missing: name a file that ends in {export.listed(suffixes)}")
     text = _excerpt(model, options)
-    settings: dict[str, Any] = {**model.headings(text.source), "predict_first": model.texts.predict_first}
-    settings |= {"expected": options.top, "first_token": text.first, "starts": text.starts, "places": text.places}
-    settings["word_ends"] = model.texts.tokenizer.word_ends
-    record = attention.attention_record(model.model, model.vocabulary, text.words, **settings)
-    if options.rows == "words":
-        record = by_written_word(record, model.texts.tokenizer)
+    settings: dict[str, Any] = {"expected": options.top, "first_token": text.first, "starts": text.starts}
+    settings |= {**model.headings(text.source), "places": text.places}
+    record = _record(model, text.words, options.rows, settings)
     if options.out is not None:
         export.save_attention(record, options.out)
     else:
         print_record(record, model.gate_temperature)
     note(*departures(model))
+
+
+def _record(
+    model: TrainedModel, words: list[str], rows: str | None, settings: Mapping[str, Any]
+) -> attention.AttentionRecord:
+    """Record the attention at words that the model reads; `rows` as --rows."""
+    texts = model.texts
+    reading = {**settings, "predict_first": texts.predict_first, "word_ends": texts.tokenizer.word_ends}
+    record = attention.attention_record(model.model, model.vocabulary, words, **reading)
+    return by_written_word(record, texts.tokenizer) if rows == "words" else record
 
 
 def _excerpt(model: TrainedModel, options: argparse.Namespace) -> Excerpt:
@@ -137,7 +141,7 @@ def _excerpt(model: TrainedModel, options: argparse.Namespace) -> Excerpt:
         model.texts.refuse_context(options.state)
     if options.text is None and options.file is None:
         corpus, split = corpus_of(model, options)
-        start, length = _of(options, "--from"), options.words or WORDS
+        start, length = _value(options, "--from"), options.words or WORDS
         stretch = excerpt(corpus, split, document=options.document, start=start, length=length)
         line_starts = [0, *(at for at, word in enumerate(stretch.words[:-1], 1) if word == EOS)]
         starts = {"carry": [0], "document": stretch.starts, "line": line_starts}
@@ -237,12 +241,8 @@ def _sentence(name: str, model: TrainedModel, text: str, rows: str | None) -> at
         raise InputError(
             f"a sentence of {len(words):,} words: must be at most {MOST_SENTENCE_WORDS}; --text takes longer texts"
         )
-    about, predict_first = model.config.model.memory.description + model.recency, model.texts.predict_first
-    words = [*words, EOS]
-    settings: dict[str, Any] = {"title": name, "about": about, "predict_first": predict_first}
-    settings["word_ends"] = model.texts.tokenizer.word_ends
-    record = attention.attention_record(model.model, model.vocabulary, words, **settings)
-    return record if rows != "words" else by_written_word(record, model.texts.tokenizer)
+    about = model.config.model.memory.description + model.recency
+    return _record(model, [*words, EOS], rows, {"title": name, "about": about})
 
 
 def _weights(record: attention.AttentionRecord, position: int) -> str:

@@ -32,7 +32,7 @@ TITLES: dict[ClozeContext, str] = {
 }
 _HEADER = (
     *("questions", "scored", "defects"),
-    *(cell for by in SCORES for cell in (f"{by} [95 %]", "right", "ties")),
+    *(cell for score in SCORES for cell in (f"{score} [95 %]", "right", "ties")),
     "OOV",
 )
 
@@ -70,13 +70,13 @@ def run(options: argparse.Namespace) -> None:
     model = load_runs(runs, options)
     contexts = model.texts.cloze_contexts(options.contexts and list(dict.fromkeys(options.contexts)))
     settings: dict[str, Any] = {"contexts": contexts, "batch_size": options.batch_size, "precision": options.precision}
-    with output(options.out) if options.out else nullcontext() as records, Progress() as progress:
+    with output(options.out) if options.out else nullcontext() as records, Progress(shown=not options.json) as progress:
         for file in files:
             file.tallies = {context: ClozeTally() for context in contexts}
             ranks = model.cloze(islice(read_questions(file.path, file.name), options.limit), **settings)
-            _count(file, ranks, records, None if options.json else progress, options.strict)
+            _count(file, ranks, records, progress, options.strict)
     macro = {
-        context: {by: macro_average(file.tallies[context].accuracy(by) for file in files) for by in SCORES}
+        context: {score: macro_average(file.tallies[context].accuracy(score) for file in files) for score in SCORES}
         for context in contexts
     }
     if options.json:
@@ -98,7 +98,7 @@ def _file(name: str, given_class: str | None) -> _File:
 
 
 def _count(
-    file: _File, ranks: Iterable[RankedQuestion | Defect], records: TextIO | None, shown: Progress | None, strict: bool
+    file: _File, ranks: Iterable[RankedQuestion | Defect], records: TextIO | None, progress: Progress, strict: bool
 ) -> None:
     for ranked in ranks:
         if isinstance(ranked, Defect):
@@ -111,8 +111,7 @@ def _count(
             line, record = ranked.question.line, {**ranked.to_json(), "class": file.word_class}
         if records is not None:
             records.write(json.dumps(record, ensure_ascii=False) + "\n")
-        if shown is not None:
-            shown.show(f"{file.name}: line {line:,}", 0, None)
+        progress.show(f"{file.name}: line {line:,}", 0, None)
 
 
 def _show(model: Model, files: list[_File], macro: dict[ClozeContext, dict[Score, float | None]]) -> None:
@@ -141,14 +140,14 @@ def _show(model: Model, files: list[_File], macro: dict[ClozeContext, dict[Score
 def _rows(context: ClozeContext, files: list[_File], averages: dict[Score, float | None]) -> Iterator[Sequence[str]]:
     for file in files:
         tally = file.tallies[context]
-        known = [tally.accuracy_in_vocabulary(by) for by in SCORES]
+        known = [tally.accuracy_in_vocabulary(score) for score in SCORES]
         label = f"{file.word_class}{' (CBT-like)' if file.cbt_like else ''}  {Path(file.name).name}"
-        cells = [cell for by in SCORES for cell in (*_cells(tally.accuracy(by)), f"{tally.ties[by]:,}")]
+        cells = [cell for score in SCORES for cell in (*_cells(tally.accuracy(score)), f"{tally.ties[score]:,}")]
         yield label, f"{tally.questions:,}", f"{len(file.defects):,}", *cells, f"{tally.answers_oov:,}"
         cells = [cell for accuracy in known for cell in (*_cells(accuracy), "")]
         yield "  answer in the vocabulary", f"{known[0].questions:,}", "", *cells, ""
     if len(files) > 1:
-        cells = [cell for by in SCORES for cell in (_percent(averages[by]), "", "")]
+        cells = [cell for score in SCORES for cell in (_percent(averages[score]), "", "")]
         yield f"mean of {len(files)} files", "", "", *cells, ""
 
 

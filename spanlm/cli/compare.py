@@ -24,26 +24,33 @@ from spanlm.analysis.export import checked_suffix, write_whole
 from spanlm.analysis.figures import FIGURES, RowsPanel, Value, figure_bytes, rows_figure
 from spanlm.analysis.pages import render_comparison
 from spanlm.analysis.questions import read_answers
-from spanlm.cli.cache import cache_fields, check_cache, choose_cache
-from spanlm.cli.family import family_members
-from spanlm.cli.options import check_hf, check_output, corpus_of, note_unfinished, own_texts, run_names, standard_input
+from spanlm.cli.adaptation import cache_fields, check_cache, choose_cache
+from spanlm.cli.family import named_families
+from spanlm.cli.options import (
+    check_hf,
+    check_output,
+    corpus_of,
+    corpus_request,
+    note_unfinished,
+    own_texts,
+    standard_input,
+)
 from spanlm.cli.parser import field_values, refuse_given
 from spanlm.cli.question_report import QuestionReport
 from spanlm.cli.render import Progress, grid, note, out, out_json, paragraph, table
 from spanlm.data.cbt import read_questions
 from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.errors import InputError, named
+from spanlm.models.lesions import require_lesion
 from spanlm.runs.ensemble import load_ensemble
 from spanlm.runs.loading import load
 from spanlm.runs.model import Model, require_weights
-from spanlm.runs.texts import LoadCorpus
 from spanlm.scoring.cache import CacheTuning
 from spanlm.scoring.options import CacheConfig, ClozeOptions
 from spanlm.scoring.resampling import FEWEST_BLOCKS, of_chance, signed
 from spanlm.scoring.tally import perplexity, shown
 from spanlm.store.files import is_hf
 from spanlm.store.plain import TABLES, Grid, grids_bytes, table_bytes
-from spanlm.store.run_folder import CONFIG
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,16 +59,7 @@ _Cache = tuple[CacheConfig | None, CacheTuning | None]  # a cache and the search
 T = TypeVar("T")
 _UNSURE = "?"
 _LOPSIDED = "a few blocks make most of the spread, so that the interval may be too short"
-_OF_TEXTS: dict[str, str | bool | None] = {
-    "corpus": None,
-    "split": None,
-    "state": "auto",
-    "words": None,
-    "spell_unknown": False,
-    "tags": None,
-    "cache": None,
-}
-_OF_TEXTS |= {"data_dir": None, "download": False, "as_text": False}
+_OF_TEXTS = ("corpus", "split", "state", "words", "spell_unknown", "tags", "cache", "data_dir", "download", "as_text")
 _SUFFIXES = (".html", ".csv", *TABLES, *FIGURES)
 _COLUMNS = ("run", "baseline", "sorted_by", "class", "tokens", "difference", "low", "high", "part")
 
@@ -128,8 +126,8 @@ def run(options: argparse.Namespace) -> None:
 
 def _compare_answers(sides: Sequence[_Side], options: argparse.Namespace) -> None:
     """Compare answers to questions instead of the tokens of a text."""
-    for name, value in _OF_TEXTS.items():
-        if getattr(options, name) != value:
+    for name in _OF_TEXTS:
+        if getattr(options, name) != options.parser.get_default(name):
             raise InputError(name, limit=f"is of texts. Leave it or {named('questions')} out")
     refuse_given(options, "cache", f"is of texts. Leave it or {named('questions')} out")
     check_output(options.out, options.questions)
@@ -151,11 +149,11 @@ def _compare_answers(sides: Sequence[_Side], options: argparse.Namespace) -> Non
     for folder in dict.fromkeys(path for side in sides for path in side.runs):
         note_unfinished(folder)
     answers = []
-    with Progress() as progress:
+    with Progress(shown=not options.json) as progress:
         for name, model in models.items():
-            waiting = _shown(questions, name, None if options.json else progress)
+            waiting = _shown(questions, name, progress)
             answers.append(read_answers(model, waiting, settings, name))
-    report = QuestionReport.of(files, questions, answers[0], answers[1:])
+    report = QuestionReport(files, questions, answers)
     if options.out is not None:
         write_whole(options.out, grids_bytes(report.tables(), options.out.suffix.lower()))
     if options.json:
@@ -166,10 +164,9 @@ def _compare_answers(sides: Sequence[_Side], options: argparse.Namespace) -> Non
         out(f"wrote {options.out}")
 
 
-def _shown(questions: Sequence[T], name: str, progress: Progress | None) -> Iterator[T]:
+def _shown(questions: Sequence[T], name: str, progress: Progress) -> Iterator[T]:
     for number, question in enumerate(questions):
-        if progress is not None:
-            progress.show(name, number, len(questions), place=f"question {number + 1:,} of {len(questions):,}")
+        progress.show(name, number, len(questions), place=f"question {number + 1:,} of {len(questions):,}")
         yield question
 
 
@@ -179,9 +176,9 @@ def _shown(questions: Sequence[T], name: str, progress: Progress | None) -> Iter
 def _sides(options: argparse.Namespace) -> list[_Side]:
     """Return the sides of the comparison, the baseline first; InputError if there are fewer than two."""
     folders, lesion = options.runs, options.attention
-    sides = []
-    for name, folder in zip(run_names(folders), folders, strict=True):
-        sides.append(_Side(name, [folder] if (folder / CONFIG).exists() else family_members(folder) or [folder]))
+    if lesion is not None:
+        require_lesion(lesion, "--attention")
+    sides = [_Side(name, runs) for name, runs in named_families(folders).items()]
     cached = [replace(side, name=f"{side.name}, cache", cached=True) for side in sides]
     cached = [] if options.cache is None else cached
     if len(sides) > 1:
@@ -246,8 +243,7 @@ def _read(
             refuse_other_text(first, model)
         if options.spell_unknown or model.vocabulary.hash != first.vocabulary.hash:
             split = None if WHOLE in corpus.splits else options.split
-            settings = {"data_dir": options.data_dir, "download": options.download, "as_text": options.as_text}
-            corpus_read = first.texts.corpus(LoadCorpus(options.corpus, split, **settings), model.texts)
+            corpus_read = first.texts.corpus(corpus_request(options, split), model.texts)
         text = shared_with(text, first, model, corpus_read, options.split, options.state)
         if side.cached and not members:
             chosen = cache or choose_cache(model, options, first.texts)
@@ -301,8 +297,8 @@ class _Report:
 
     def print(self, notes: Sequence[str]) -> None:
         paragraph(*notes)
-        kept, tokens = int(self.text.known.sum()), len(self.text.ids)
-        only = "" if kept == tokens else f", {kept:,} of them compared: those that every model knows"
+        compared, tokens = int(self.text.known.sum()), len(self.text.ids)
+        only = "" if compared == tokens else f", {compared:,} of them compared: those that every model knows"
         ends = "" if self.text.unit == "token" else " and line ends"
         seeds = " and from the seeds" * self.families
         table(

@@ -14,7 +14,7 @@ from spanlm.analysis.figures import FIGURES, Point, Series, context_figure, figu
 from spanlm.cli.evaluation_report import Rows, model_rows, run_field
 from spanlm.cli.options import check_output, corpus_of, load_runs, own_texts
 from spanlm.cli.parser import field_values
-from spanlm.cli.render import grid, out, out_json, paragraph, progress, table
+from spanlm.cli.render import Progress, grid, out, out_json, paragraph, table
 from spanlm.scoring.options import ContextOptions
 from spanlm.scoring.resampling import FEWEST_BLOCKS
 from spanlm.store.plain import table_bytes
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> None:
     corpus, split = corpus_of(model, options)
     protocol = model.texts.protocol(corpus, split, options.state, precision=options.precision)
     counts = training_counts(model, corpus)
-    with progress(shown=not options.json) as report:
+    with Progress(shown=not options.json) as report:
         use = context.measure_context(network, corpus, split, protocol, settings, counts=counts, report=report)
     if options.out is not None:
         suffix = options.out.suffix.lower()

@@ -74,6 +74,12 @@ def departures(model: Model) -> list[str]:
     return [f"note: {name}: {line}" for name, line in [*([] if same else gate_rows(model)), *attention_rows(model)]]
 
 
+def unpredicted_first_words(model: Model, effect: str) -> list[str]:
+    """Note the `effect` on the first word of a line if the model's training only read it."""
+    why = "in this model's training it was only read (training.batching.predict_first=false)"
+    return [] if model.texts.predict_first else [f"note: the first word of each {effect}: {why}"]
+
+
 # --- an evaluation ---
 
 
@@ -100,7 +106,18 @@ def print_evaluation(model: Model, result: Evaluation, notes: Sequence[str], cha
             ("speed", f"{result.tokens_per_second:,.0f} tokens/s on {with_threads(model.model.device)}"),
         ]
     )
-    _print_shares(result)
+    out()
+    rows = [
+        [_SHARES[name], f"{x.count:,}", f"{x.nats:.4f}", f"{x.bits:.4f}", f"{x.log10:,.2f}", shown(x.perplexity)]
+        for name, x in result.shares.items()
+    ]
+    grid(["", "count", "nats", "bits", "sum of log10", "perplexity"], rows)
+    if result.tokens_per_word is not None:
+        paragraph(
+            "per word, character, byte: all targets shared out over the text as it is written: words between white "
+            "space; their characters or bytes of UTF-8, one for the space or line end after each, and one for each "
+            f"blank line. {result.tokens_per_word:.4f} tokens per word: perplexity to this power is that per word"
+        )
 
 
 _SHARES = {
@@ -112,21 +129,6 @@ _SHARES = {
     "characters": "per character",
     "bytes": "per byte",
 }
-
-
-def _print_shares(result: Evaluation) -> None:
-    rows = [
-        [_SHARES[name], f"{x.count:,}", f"{x.nats:.4f}", f"{x.bits:.4f}", f"{x.log10:,.2f}", shown(x.perplexity)]
-        for name, x in result.shares.items()
-    ]
-    out()
-    grid(["", "count", "nats", "bits", "sum of log10", "perplexity"], rows)
-    if result.tokens_per_word is not None:
-        paragraph(
-            "per word, character, byte: all targets shared out over the text as it is written: words between white "
-            "space; their characters or bytes of UTF-8, one for the space or line end after each, and one for each "
-            f"blank line. {result.tokens_per_word:.4f} tokens per word: perplexity to this power is that per word"
-        )
 
 
 def _spelling_rows(result: Evaluation) -> Rows:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from spanlm.cli.options import run_names
 from spanlm.cli.render import out
 from spanlm.cli.training_report import ppl
 from spanlm.config import RunConfig, first_difference
@@ -40,8 +41,8 @@ def family_members(folder: Path) -> list[Path]:
         config = RunConfig.load(path / CONFIG)
         first = first or config
         alike = replace(config.training, seed=first.training.seed, device=first.training.device)
-        same, this = (replace(run, data=run.data.compared) for run in (first, replace(config, training=alike)))
-        if difference := first_difference(same.to_tree(), this.to_tree()):
+        before, after = (replace(run, data=run.data.compared) for run in (first, replace(config, training=alike)))
+        if difference := first_difference(before.to_tree(), after.to_tree()):
             field, value, other = difference
             both = f"{as_written(value)} in {members[0].name} and {as_written(other)} in {path.name}"
             raise InputError(f"{folder}: is no family of seeds: {field} is {both}. Name the runs one by one.")
@@ -49,6 +50,12 @@ def family_members(folder: Path) -> list[Path]:
             raise InputError(f"{folder}: is no family of seeds: {seeds[seed]} and {path.name} both have seed {seed}")
         seeds[seed] = path.name
     return members
+
+
+def named_families(folders: Sequence[Path]) -> dict[str, list[Path]]:
+    """Return the runs of each folder by its name: the folder itself, or the members of a family."""
+    runs = ([folder] if (folder / CONFIG).exists() else family_members(folder) or [folder] for folder in folders)
+    return dict(zip(run_names(folders), runs, strict=True))
 
 
 def train_family(
@@ -85,10 +92,6 @@ def beside(folder: Path, suffix: str) -> Path:
     return folder.parent / LOGS / f"{folder.name}{suffix}"
 
 
-def best(at: Position) -> str:
-    return f"best epoch {at.best_epoch} of {at.epoch}: valid ppl {ppl(at.best_loss)}"
-
-
 def train_side_by_side(
     engine: Engine,
     folders: Collection[Path],
@@ -107,10 +110,10 @@ def train_side_by_side(
         Interrupted: see `Engine.run`.
     """
     make_folder(root, "out")
-    left, of = [folder for folder in folders if ended(folder) is None], len(folders)
-    done = f"; {of - len(left)} finished before" * (len(left) < of)
-    out(f"{several(of, 'run')} in {root}; what each prints is in {LOGS}/ beside its folder{done}")
-    threads = engine.threads(of)
+    left, count = [folder for folder in folders if ended(folder) is None], len(folders)
+    done = f"; {count - len(left)} finished before" * (len(left) < count)
+    out(f"{several(count, 'run')} in {root}; what each prints is in {LOGS}/ beside its folder{done}")
+    threads = engine.threads(count)
     commands = {folder: of_spanlm(words(folder), threads) for folder in left}
     begun, failed = set[Path](), dict[Path, str]()
     for folder in commands:
@@ -125,17 +128,19 @@ def train_side_by_side(
             out(line)
 
     logs = {folder: beside(folder, ".log") for folder in commands}
-    first = of - len(commands) + 1
+    first = count - len(commands) + 1
     for number, (folder, error) in enumerate(engine.run(commands, threads, heard, root, logs), start=first):
         if (at := None if error else ended(folder)) is None:
             other = "ended, but with other settings or another text than this command's: another command gave them"
             failed[folder] = error or other
-        outcome = f"failed: {failed[folder]}" if at is None else best(at)
-        out(f"[{number}/{of}] {folder.relative_to(root)}: {outcome}")
+            outcome = f"failed: {failed[folder]}"
+        else:
+            outcome = f"best epoch {at.best_epoch} of {at.epoch}: valid ppl {ppl(at.best_loss)}"
+        out(f"[{number}/{count}] {folder.relative_to(root)}: {outcome}")
     if failed:
         alike = {why: [folder for folder in failed if failed[folder] == why] for why in failed.values()}
         reasons = "; ".join(
             f"{', '.join(str(folder.relative_to(root)) for folder in folders)}: {why} (log: {logs[folders[0]]})"
             for why, folders in alike.items()
         )
-        raise RunError(f"{len(failed)} of {of} runs failed. {reasons}")
+        raise RunError(f"{len(failed)} of {count} runs failed. {reasons}")

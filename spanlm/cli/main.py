@@ -165,11 +165,12 @@ def _dispatch(arguments: list[str]) -> int:
     if verb not in VERBS:
         like = nearest(verb, [*VERBS, "data wikipedia"]) or f" Choose from: {', '.join(VERBS)}."
         raise InputError(f"unknown verb {verb}.{like}")
-    from spanlm.cli import model_verbs, training_verbs
+    from spanlm.cli import model_verbs, text_verbs, training_verbs
 
+    parsers = vars(model_verbs) | vars(text_verbs) | vars(training_verbs)
     try:
         # parse before the import of torch: help and wrong options do not need it
-        options: argparse.Namespace = (vars(model_verbs) | vars(training_verbs))[verb](rest)
+        options: argparse.Namespace = parsers[verb](rest)
     except SystemExit as stop:  # the parser has printed help
         return int(stop.code or 0)
     module = importlib.import_module(f"spanlm.cli.{verb}")

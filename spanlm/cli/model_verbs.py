@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from spanlm.cli.parser import Parser, add_cache, add_fields
-from spanlm.cli.predictors import names_of_predictors
-from spanlm.data.layouts import LAYOUTS, REPAIRS
-from spanlm.errors import InputError, require
-from spanlm.rescoring.formats import Format
 from spanlm.scoring.options import (
-    BASES,
     EXPECTED,
     EXPECTED_OF_PART,
     SPELL_UNKNOWN,
@@ -21,10 +16,8 @@ from spanlm.scoring.options import (
     DynamicOptions,
     GenerationOptions,
     NeighboursGrid,
-    ReadingOptions,
-    ScoreOptions,
+    State,
 )
-from spanlm.scoring.predictors import PREDICTORS, UNITS
 
 EVALUATE = """
 Perplexity of a trained model: exp(total NLL / predicted tokens), with every token of the split predicted exactly
@@ -82,15 +75,15 @@ def evaluate(arguments: list[str]) -> argparse.Namespace:
     parser.add_runs()
     parser.add_corpus()
     text = "a word's context: the whole split, its document, its line (default: as the model was trained)"
-    parser.add_state(text)
+    parser.add("--state", text, State, default="auto")
     text = "streams side by side (default: as many as change nothing; 1 for one stream of text)"
-    parser.add_argument("--batch-size", type=int, metavar="N", help=text)
+    parser.add("--batch-size", text, int)
     parser.add_precision()
     text = "several runs: first find the weights that fit the valid part best (linear only)"
-    parser.add_argument("--tune-weights", rare=True, action="store_true", help=text)
+    parser.add("--tune-weights", text, bool, rare=True)
     text = "show also the perplexity over N words: the N - K that the vocabulary of K lacks share p(<unk>) equally"
-    parser.add_argument("--vocab-pad", rare=True, type=int, metavar="N", help=text)
-    parser.add_argument("--spell-unknown", action="store_true", help=SPELL_UNKNOWN)
+    parser.add("--vocab-pad", text, int, rare=True)
+    parser.add("--spell-unknown", SPELL_UNKNOWN, bool)
     add_cache(parser)
     near: dict[str, Any] = {"k": {"option": "--neighbours", "dest": "neighbours", "metavar": "K", "rare": False}}
     near |= {"temperatures": {"option": "--neighbours-temperature", "metavar": "T"}}
@@ -98,337 +91,20 @@ def evaluate(arguments: list[str]) -> argparse.Namespace:
     add_fields(parser, NeighboursGrid, prefix="neighbours", rare="nearest neighbours", **near)
     text = "let the weights follow the text, which is read as one stream (Krause et al., 2018); the defaults of η, λ "
     text += "and ε are those published for AWD-LSTM on Penn Treebank: `spanlm presets --json` has those of other models"
-    parser.add_argument("--dynamic", action="store_true", help=text)
+    parser.add("--dynamic", text, bool)
     changes: dict[str, Any] = {"epsilon": {"metavar": "ε"}, "tune": {"option": "--tune-dynamic", "rare": False}}
     changes |= {"rates": {"option": "--dynamic-rate", "metavar": "η"}}
     changes |= {"decays": {"option": "--dynamic-decay", "metavar": "λ"}}
     add_fields(parser, DynamicOptions, prefix="dynamic", rare="dynamic evaluation", **changes)
     text = "of a model with a span buffer: what the encoder and the buffer are worth alone, and how much it is used"
-    parser.add_argument("--parts", rare=True, action="store_true", help=text)
+    parser.add("--parts", text, bool, rare=True)
     parser.add_gate()
     parser.add_attention()
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add("--json", "print one JSON object", bool)
     text = "print as KenLM's query or SRILM's ngram -ppl does"
-    parser.add_argument("--format", choices=("kenlm", "srilm"), metavar="kenlm|srilm", help=text)
+    parser.add("--format", text, choices=("kenlm", "srilm"), metavar="kenlm|srilm")
     text = "of --format srilm: 1 prints each line, too, 2 each word, too (default: 0)"
-    parser.add_argument("--debug", rare=True, type=int, choices=(0, 1, 2), help=text)
-    return parser.read(arguments)
-
-
-SCORE = """
-Surprisal −log p(word | context) of every word, the entropy of the distribution it was drawn from, its rank in it, and
-whether the vocabulary has it. Text is cut into words as the training text was, and lines into sentences if its lines
-were (data.lines=sentences: a sentence then is what a line is to others); it streams, whatever its size.
-
-  spanlm score runs/demo stimuli.csv --text sentence --out surprisal.csv
-  spanlm score runs/demo text.txt --base 2 > surprisal.tsv
-  echo "the name is bound ." | spanlm score runs/demo - --format jsonl
-
-Of a table (CSV, TSV, JSON lines) each row is an item, by default a context of its own. Each word of it as written gives
-a row with its place, its tokens, its entropy reduction and the item's own columns, and so for each of several runs
-(column `run`). Of plain text each token gives a row, and several runs are one.
-"""
-MORE_SCORE = """
-The first word of a line is scored from the line end before it (<eos>), so no word is left out. A model that was trained
-on sentences of which the first word is only read (training.batching.predict_first=false) has no distribution to draw
-that word from: its row has NaN for surprisal, entropy and rank (null in jsonl), with a note on standard error. Each
-line stands alone there; --state has no other choice.
-
-Beside --out of a table OUT.meta.json says how the numbers were made, and what each column is. The kind that comes out
-is that of --format, of --out's name, or of the table that was read; else TSV. Several runs of a table are one if
---combine or --weights is given; with --rows words plain text is treated as a table of lines.
-
-A row that cannot be used (an empty cell, a number where text is needed) is left out, and a note names its line. Where a
-table has a column that is called as one that is written, such as `word`, --prefix lm_ writes `lm_word`, `lm_surprisal`.
-
-A neural cache (--cache) begins anew where the context does: at each line or item; with --state document, at each
-document; with --state carry, at each file. Entropy and rank are then NaN (null). --tune-cache reads valid likewise.
-
-Words that hold a quotation mark are quoted, as R (read.delim, read.csv), pandas and spreadsheets read it. Of several
-files the rows follow each other, and a first column (key, in jsonl) `file` names theirs; in each the context begins
-anew and lines are numbered from 1.
-"""
-
-
-def _score_more() -> str:
-    layouts = {name: layout.description for name, layout in LAYOUTS.items()}
-    lists = {"--predictors": PREDICTORS, "--layout, before which other options go": layouts, "--repair": REPAIRS}
-    paragraphs = [MORE_SCORE]
-    for option, meanings in lists.items():
-        paragraphs += [f"The words of {option}:", *(f"{name}: {text}." for name, text in meanings.items())]
-    return "\n\n".join(paragraphs)
-
-
-def score(arguments: list[str]) -> argparse.Namespace:
-    parser = Parser("score", SCORE, more=_score_more)
-    parser.add_runs("FILE", "text files or tables [.gz]; - or nothing: standard input")
-    table = parser.add_argument_group("tables")
-    text = "score what is in this column"
-    table.add_argument("--text", "--column", dest="column", metavar="COLUMN", help=text)
-    text = "columns to repeat (default: all but the text's)"
-    table.add_argument("--keep", metavar="COLUMN[,…]", help=text)
-    text = "rows in succession that agree here are read as one line, as where each row is a word"
-    table.add_argument("--line", metavar="COLUMN[,…]", help=text)
-    text = "with --state carry: a new value begins a new context"
-    table.add_argument("--document", metavar="COLUMN[,…]", help=text)
-    text = "sort the rows of a line, or else of a document, by the numbers in these columns"
-    parser.add_argument("--order", rare=True, metavar="COLUMN[,…]", help=text)
-    text = "columns of a published table of reading times:"
-    table.add_argument("--layout", choices=tuple(LAYOUTS), metavar="NAME", help=f"{text} {', '.join(LAYOUTS)}")
-    text = "add columns for regressions: all, or some of length, frequency, position, …"
-    table.add_argument("--predictors", metavar="NAME[,…]", help=text)
-    text = "add surprisal and these, of the K words before"
-    table.add_argument("--spillover", type=int, default=0, metavar="K", help=text)
-    text = "a row a region (words that agree here): sums, means"
-    table.add_argument("--region", metavar="COLUMN", help=text)
-    text = f"of words, for --predictors: a table with a column word and a column {', '.join(UNITS)}"
-    meaning = f"{text} (default: the training text)"
-    parser.add_argument("--frequencies", rare="reading times", type=Path, metavar="FILE", help=meaning)
-    text = "'' reads the rows of a --line without a space between two, as words of Chinese (default: a space)"
-    parser.add_argument("--separator", rare="reading times", choices=("", " "), default=" ", metavar="TEXT", help=text)
-    text = f"of a table: none, or some of {', '.join(REPAIRS)} (default: those of --layout)"
-    parser.add_argument("--repair", rare="reading times", metavar="NAME[,…]", help=text)
-    parser.add_row_options()
-    text = "words as written, or what the model reads (default: words of tables, tokens of plain text)"
-    parser.add_argument("--rows", choices=("words", "tokens"), help=text)
-    text = "of the output (default: by --out, or the table's own; else tsv)"
-    parser.add_argument("--format", choices=("csv", "tsv", "jsonl"), help=text)
-    text = "what is read (default: by the file's name or first line; a table from standard input needs it)"
-    parser.add_argument("--input", rare=True, choices=("csv", "tsv", "jsonl", "text"), help=text)
-    base = {"type": str, "choices": tuple(BASES), "default": "2"}
-    changes: dict[str, Any] = {name: {"rare": True} for name in ("spell_unknown", "oov", "eos", "precision")}
-    add_fields(parser, ScoreOptions, base=base, **changes)
-    parser.add_gate(texts=True)
-    parser.add_attention()
-    add_cache(parser, rare="neural cache")
-    parser.set_defaults(tune_weights=False, corpus=None, data_dir=None, download=False, over_lines=False)
-    parser.add_as_text()
-    parser.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
-    options = parser.read(arguments)
-    options.as_text = options.as_text or options.input == "text"
-    _check_words(options)
-    of_table, line = options.column or options.layout, options.line or options.layout
-    names = "keep", "line", "document", "order", "region", "repair"
-    if of_table is None and (table_options := [name for name in names if vars(options)[name] is not None]):
-        raise InputError(f"--{table_options[0]}: is for tables; say by --text which column holds the text")
-    if of_table is not None and options.as_text:
-        option = "layout" if options.column is None else "text"
-        raise InputError(f"--{option}={of_table}: is for tables, and --input text (--as-text) reads plain text")
-    if options.document is not None and options.state == "line":
-        each = "each row" if line is None else "each line"
-        raise InputError(f"--document={options.document}: {each} is a context of its own; add --state carry")
-    if options.order is not None and line is None and options.state == "line":
-        raise InputError(f"--order={options.order}: each row is a context of its own; add --line or --state carry")
-    if options.line is not None and options.rows == "tokens":
-        raise InputError(f"--line={options.line}: words as written find their rows again; leave out --rows tokens")
-    if of_table is not None and options.document is None and options.state == "document":
-        raise InputError("--state=document: say by --document COLUMN what a document is, or take --state carry")
-    return options
-
-
-def _check_words(options: argparse.Namespace) -> None:
-    """Refuse what is for written words beside tokens, and what does not go together."""
-    names_of_predictors(options)
-    require(options.spillover >= 0, "--spillover", options.spillover, "at least 0")
-    given = [name for name in ("predictors", "spillover", "region", "layout") if vars(options)[name]]
-    plain = options.column is None and options.layout is None
-    if given and options.rows != "words" and (plain or options.rows == "tokens"):
-        way = "Add --rows words" if plain else "Leave --rows tokens out"
-        raise InputError(f"--{given[0]}", vars(options)[given[0]], "is for words as they are written", way)
-    if options.separator == "" and options.line is None and options.layout is None:
-        raise InputError("--separator=''", limit="is for rows that are words of a line", way_out="Add --line COLUMN")
-    if options.region is not None and options.eos:
-        raise InputError("--eos", limit="a line end is in no --region", way_out="Leave one of them out")
-
-
-READING = """
-How much better are reading times predicted with a model's surprisal than without it? Two linear models, a baseline and
-the same with surprisal of the word and of the words before it, are fit to all texts but some, and predict those: Δ is
-what the surprisal adds to the log-likelihood of a word. Several runs, families of seeds, n-grams and models of Hugging
-Face stand side by side.
-
-  spanlm reading runs/demo times.csv --response RT --subject reader --item text
-  spanlm reading runs/lstm runs/kvp kn5.arpa times.csv --response RT --item text
-  spanlm reading runs/kvp times.csv --response RT --windows 1,2,5,10,all
-  spanlm reading runs/kvp times.csv --response RT --subject reader --r fit
-
-A row of the table is a word, and a reader of it. Each text is scored once, however many have read it.
-"""
-MORE_READING = """
-Predictors and surprisal are those of the word and of the --spillover words before it, never across a line. Frequencies
-are counted in the first run's training text, or read from --frequencies. Readings are left out, and counted: without a
-time, skipped (time 0), first and last of a line, without K words before them in their line, and beyond 3 standard
-deviations of the subject's mean. Words outside a vocabulary stay in, unless --exclude names unknown.
-
-Times are means over subjects, fit by ordinary least squares. --subjects random fits each reading with a random
-intercept by subject, the variances by restricted maximum likelihood, as lme4 does. Δ is in nats, and of items that the
-fit has not seen; to fit a useless surprisal costs a little, so that Δ is then a bit below 0. Intervals are of items
-drawn anew, each draw fit anew, without this cost. Coefficients are of all items.
-
---windows W reads each word after the last W tokens of its context alone, from an empty state; `all` is the whole
-context. --attention adds the same run with a lesion of its memory.
-"""
-
-
-def reading(arguments: list[str]) -> argparse.Namespace:
-    parser = Parser("reading", READING, more=MORE_READING)
-    text = "a run's folder, one with seed-1 and so on (a family), NAME.arpa[.gz] or hf:FOLDER"
-    parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help=text)
-    text = "a table (CSV, TSV, JSON lines), a row a word and reader"
-    parser.add_argument("table", metavar="TABLE", type=Path, help=text)
-    parser.add_device()
-    settings: dict[str, Any] = {name: {"metavar": "COLUMN"} for name in ("text", "response", "subject")}
-    settings |= {name: {"metavar": "COLUMN[,…]"} for name in ("item", "line", "order")}
-    settings |= {"baseline": {"metavar": "NAME[,…]"}, "spillover": {}, "subjects": {}}
-    settings = {name: {"rare": "", **more} for name, more in settings.items()}
-    settings["exclude"] = {"metavar": "NAME[,…]"}
-    add_fields(parser, ReadingOptions, rare="models of times", **settings)
-    text = f"columns of a published table: {', '.join(LAYOUTS)} (`spanlm help score`)"
-    parser.add_argument("--layout", choices=tuple(LAYOUTS), metavar="NAME", help=text)
-    text = "words and their frequencies, for the baseline (default: the first run's training text)"
-    parser.add_argument("--frequencies", type=Path, metavar="FILE", help=text)
-    text = "read each word after its last W tokens alone, too: 1,2,5,10,all"
-    parser.add_argument("--windows", type=_names, default=(), metavar="W[,…]", help=text)
-    text = "add the runs with a lesion of their memory: some of uniform, none, window=K"
-    parser.add_argument("--attention", type=_names, default=(), metavar="HOW[,…]", help=text)
-    text = "a word's context: its item (document) or its line (default: as the model was trained)"
-    parser.add_argument("--state", rare=True, choices=("document", "line"), help=text)
-    parser.add_row_options(prefix=False)
-    text = "write the readings, and an R script that fits the same models, to this folder"
-    parser.add_argument("--r", type=Path, metavar="DIR", help=text)
-    text = "a table (.csv, .json), or Δ over perplexity or windows (.svg, .png, .pdf)"
-    parser.add_argument("--out", type=Path, metavar="FILE", help=text)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    options = parser.read(arguments)
-    for name in options.windows:
-        limit = "whole numbers of at least 1, or all, as in 1,2,5,10,all"
-        require(name == "all" or (name.isdecimal() and int(name) > 0), "--windows", name, limit)
-    options.windows = [None if name == "all" else int(name) for name in options.windows]
-    return options
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(text.split(",")))
-
-
-PAIRS = """
-Minimal pairs: is the good sentence of each pair more probable than the bad one? A sentence's log-probability is the
-sum over its words and its line end, each sentence read by itself. Equal ones are a wrong answer.
-
-  spanlm pairs runs/demo pairs.jsonl --out answers.jsonl
-  spanlm pairs runs/demo pairs.csv --good yes --bad no --by condition
-  spanlm pairs runs/demo pairs.csv --critical region
-  spanlm pairs kn5.arpa pairs.jsonl
-
-The pairs are a row each of a CSV or TSV file with a line of names, or of JSON lines, as those of BLiMP
-(sentence_good, sentence_bad, UID). Pairs with a word outside the vocabulary are counted apart, too: there both
-sentences may hold the same <unk>.
-"""
-
-
-def pairs(arguments: list[str]) -> argparse.Namespace:
-    parser = Parser("pairs", PAIRS)
-    parser.add_runs("PAIRS", "a file of pairs")
-    parser.add_argument("--good", default="sentence_good", metavar="COLUMN", help="of the acceptable sentences")
-    parser.add_argument("--bad", default="sentence_bad", metavar="COLUMN", help="of the others")
-    text = "count pairs by this column, too (default: UID, paradigm or condition, if there)"
-    parser.add_argument("--by", metavar="COLUMN", help=text)
-    text = "compare a region alone: a column with its words, or the number of its word (4, 4-6), in both sentences; "
-    parser.add_argument("--critical", metavar="COLUMN[,COLUMN]", help=f"{text}two columns: of the good, of the bad")
-    parser.add_argument("--format", choices=("csv", "tsv", "jsonl"), help="of the pairs (default: by the file's name)")
-    parser.add_gate(texts=True)
-    parser.add_precision()
-    parser.add_attention()
-    text = "every pair with its log-probabilities (nats): .jsonl, .csv or .tsv"
-    parser.add_argument("--out", type=Path, metavar="FILE", help=text)
-    parser.add_row_options()
-    parser.add_argument("--json", action="store_true", help="print the counts as one JSON object")
-    return parser.read(arguments)
-
-
-RESCORE = """
-n-best lists of speech recognition or translation: score every hypothesis with language models, weight the scores, and
-take the best of each list.
-
-  spanlm rescore runs/kvp --nbest dev.nbest --refs dev.txt --tune
-  spanlm rescore runs/kvp --nbest test.nbest --weights kvp=0.6 words=1.2
-
-The score of a hypothesis is its own (or its own scores, each), log p by each model, and its number of words, each with
-a weight; --tune searches for those with the fewest word errors against --refs. Tune on other lists than you report.
-Formats: Moses, Kaldi, SRILM (plain, NBestList1.0), ESPnet folders, NeMo TSV, JSON lines; found out by themselves.
-"""
-MORE_RESCORE = """
-Every score is a natural logarithm: SRILM's log10 and bytelogs are converted, Kaldi's costs negated. A list's
-hypotheses are scored each by itself, from the beginning of a line; what several have in common at their beginning is
-read once. The search moves one weight at a time, and sums of them, to the middle of the interval with the fewest
-errors (Och, 2003); the first score keeps the weight 1. With one other weight it finds the fewest errors that there are,
-with more a local optimum, the best of 8 starts. Intervals of error rates are those of 2,000 draws of lists.
-
-References are read as text, NIST's .trn (of alternatives { a / b / @ } the best counts) and .stm, or manifests of JSON
-lines (audio_filepath's name or id, utt; text). Words to --leave-out are in no score and in no error, but are written.
-
---out has a line a list: `ID words`, or, of Moses and NeMo lists, which have numbers alone, the words. --nbest-out has
-all hypotheses in the format that was read, best first, with the models' scores and the new total.
-"""
-
-
-def rescore(arguments: list[str]) -> argparse.Namespace:
-    parser = Parser("rescore", RESCORE, more=MORE_RESCORE)
-    text = "a trained run's folder, an n-gram model, NAME.arpa[.gz] or KenLM's, or hf:FOLDER"
-    parser.add_argument("run", metavar="RUN", nargs="+", type=Path, help=text)
-    parser.add_device()
-    parser.add_argument("--nbest", type=Path, required=True, metavar="FILE", help="the lists: a file, or a folder")
-    parser.add_argument("--format", choices=get_args(Format), help="of the lists (default: found out)")
-    parser.add_argument("--list-size", type=int, metavar="N", help="hypotheses a list; NeMo's files do not say it")
-    text = "a line a list: `ID words`, or the words in their order; .trn, .stm, or a manifest of JSON lines"
-    parser.add_argument("--refs", type=Path, metavar="FILE", help=text)
-    text = "words that do not count, as noises: -pau-,[laugh]"
-    parser.add_argument("--leave-out", type=lambda text: text.split(","), default=(), metavar="WORDS", help=text)
-    text = "of scores by name, or the --json of a tuning; a score without one counts 1 (the list's own) or nothing"
-    parser.add_argument("--weights", nargs="+", metavar="NAME=W|FILE", help=text)
-    text = "search for the weights with the fewest word errors on these lists"
-    parser.add_argument("--tune", action="store_true", help=text)
-    parser.add_argument("--strict", action="store_true", help="refuse a bad row; else it is named and left out")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="the best hypothesis of each list")
-    parser.add_argument("--scores", type=Path, metavar="FILE", help="every hypothesis with all its scores, TSV or .csv")
-    parser.add_argument("--nbest-out", type=Path, metavar="FILE", help="the lists, best first, in their format")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_precision()
-    parser.add_gate(texts=True)
-    # a noise word may begin as an option does
-    for place in reversed([place for place, word in enumerate(arguments[:-1]) if word == "--leave-out"]):
-        arguments = [*arguments[:place], "=".join(arguments[place : place + 2]), *arguments[place + 2 :]]
-    return parser.read(arguments)
-
-
-CLOZE = """
-Cloze questions in the format of the Children's Book Test: how often does the model put the right word into the gap?
-Candidates are ranked by two scores, side by side: "sentence" is the log-probability of the whole query sentence with
-the candidate in it, "candidate" that of the candidate at its place. An answer is right only if it scores higher than
-every other candidate. Words outside the vocabulary are read and scored as <unk>.
-
-  spanlm cloze runs/cbt cbtest_NE_test_2500ex.txt --out ranks.jsonl
-  spanlm cloze runs/cbt questions.txt.gz --context full --context query
-
-A question that cannot be scored is reported with its line and left out: a query without XXXXX, fewer than two
-candidates, an answer that is none of them, no candidate in the vocabulary, a missing line; or, if the model predicts no
-first words (training.batching.predict_first=false), a gap that comes first.
-"""
-
-
-def cloze(arguments: list[str]) -> argparse.Namespace:
-    parser = Parser("cloze", CLOZE)
-    parser.add_runs("QUESTIONS", "files [.gz]; - is standard input", hf=False)
-    parser.add_attention()
-    context: dict[str, Any] = {"option": "--context", "action": "append", "nargs": None, "default": None}
-    add_fields(parser, ClozeOptions, "contexts", contexts=context)
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write a JSON object a line for every question")
-    text = "what the questions ask for (default: NE, CN, V or P from a file's name)"
-    parser.add_argument("--class", dest="word_class", metavar="NAME", help=text)
-    parser.add_argument("--limit", type=int, metavar="N", help="of each file only the first N questions")
-    parser.add_argument("--strict", action="store_true", help="stop at the first question that cannot be scored")
-    add_fields(parser, ClozeOptions, "batch_size", "precision")
-    parser.add_argument("--json", action="store_true", help="print the accuracies as one JSON object")
+    parser.add("--debug", text, int, rare=True, choices=(0, 1, 2), metavar=None)
     return parser.read(arguments)
 
 
@@ -454,8 +130,8 @@ Of --samples N, text 1 has the words of --seed alone, text 2 those of the next s
 def generate(arguments: list[str]) -> argparse.Namespace:
     parser = Parser("generate", GENERATE, more=MORE_GENERATE)
     parser.add_runs(hf=False)
-    parser.add_argument("--prompt", default="", metavar="TEXT", help="words to continue (default: start a line)")
-    parser.add_argument("--samples", type=int, default=1, metavar="N", help="draw N texts, each under its number")
+    parser.add("--prompt", "words to continue (default: start a line)", default="", metavar="TEXT")
+    parser.add("--samples", "draw N texts, each under its number", int, default=1)
     add_fields(parser, GenerationOptions)
     parser.add_gate(texts=True)
     return parser.read(arguments)
@@ -481,12 +157,12 @@ demo's run. Traffic is not encrypted: on a network that you do not trust, use a 
 
 def serve(arguments: list[str]) -> argparse.Namespace:
     parser = Parser("serve", SERVE, more=MORE_SERVE)
-    parser.add_argument("runs", metavar="RUN", nargs="*", help="a run's folder, NAME.arpa[.gz] or hf:FOLDER")
-    parser.add_argument("--port", type=int, default=8000, metavar="N", help="default: 8000; 0: any that is free")
-    parser.add_argument("--host", default="127.0.0.1", metavar="NAME", help="where to listen (default: 127.0.0.1)")
+    parser.add("runs", "a run's folder, NAME.arpa[.gz] or hf:FOLDER", metavar="RUN", nargs="*")
+    parser.add("--port", "default: 8000; 0: any that is free", int, default=8000)
+    parser.add("--host", "where to listen (default: 127.0.0.1)", default="127.0.0.1", metavar="NAME")
     text = "ask for a token: TOKEN, or a new one; --host other than this machine needs it"
-    parser.add_argument("--token", nargs="?", const="", metavar="TOKEN", help=text)
-    parser.add_argument("--open", action="store_true", help="open the page in the browser")
+    parser.add("--token", text, nargs="?", const="", metavar="TOKEN")
+    parser.add("--open", "open the page in the browser", bool)
     parser.add_device()
     return parser.read(arguments)
 
@@ -535,29 +211,27 @@ of log p over a word's tokens; words outside a vocabulary cost their spelling, a
 def compare(arguments: list[str]) -> argparse.Namespace:
     parser = Parser("compare", COMPARE, more=MORE_COMPARE)
     text = "a run's folder, one with seed-1 and so on (a family), NAME.arpa[.gz] or hf:FOLDER; the first: the baseline"
-    parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help=text)
+    parser.add("runs", text, Path, metavar="RUN", nargs="+")
     parser.add_device()
     parser.add_corpus()
     text = "a word's context: the whole split, its document, its line (default: as the models were trained)"
-    parser.add_state(text)
+    parser.add("--state", text, State, default="auto")
     text = "models of different vocabularies: compare them at the words that all know"
-    parser.add_argument("--words", choices=("common",), help=text)
+    parser.add("--words", text, choices=("common",))
     text = "models of different vocabularies: compare them at every written word; unknown ones cost their spelling, too"
-    parser.add_argument("--spell-unknown", action="store_true", help=text)
-    text = "parts of speech: a file with the text's lines, each word as word_TAG"
-    parser.add_argument("--tags", type=Path, metavar="FILE", help=text)
+    parser.add("--spell-unknown", text, bool)
+    parser.add("--tags", "parts of speech: a file with the text's lines, each word as word_TAG", Path)
     text = "the average of all runs' probabilities (linear) as one model more"
-    parser.add_argument("--combine", rare=True, choices=("linear",), help=text)
+    parser.add("--combine", text, rare=True, choices=("linear",))
     parser.add_attention()
     add_cache(parser)
-    text = "compare answers to these questions; can be given again"
-    parser.add_argument("--questions", action="append", type=Path, metavar="FILE", help=text)
+    parser.add("--questions", "compare answers to these questions; can be given again", Path, action="append")
     context: dict[str, Any] = {"option": "--context", "action": "append", "nargs": None}
     settings = {"contexts": context, "batch_size": {"option": "--batch-size"}, "precision": {"option": "--precision"}}
     add_fields(parser, ClozeOptions, prefix="cloze", rare="questions", **settings)
     text = "tables (.md, .tex), the classes (.svg, .png, .pdf, .csv), or the words that gain and lose most (.html)"
-    parser.add_argument("--out", type=Path, metavar="FILE", help=text)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add("--out", text, Path)
+    parser.add("--json", "print one JSON object", bool)
     parser.set_defaults(tune_weights=False, precision="fp32")
     return parser.read(arguments)
 
@@ -581,14 +255,14 @@ def context(arguments: list[str]) -> argparse.Namespace:
     parser.add_runs(hf=False)
     parser.add_corpus()
     text = "a word's whole context: the split before it, its document, its line (default: as the model was trained)"
-    parser.add_state(text)
+    parser.add("--state", text, State, default="auto")
     shown = {"rare": ""}
-    lengths = {**shown, "metavar": "N", "help": "the numbers n of words that stay as they are (default 1 to 200)"}
+    lengths = {**shown, "meaning": "the numbers n of words that stay as they are (default 1 to 200)"}
     add_fields(parser, ContextOptions, positions=shown, lengths=lengths, far=shown, seed={"rare": True})
     parser.add_precision(rare=True)
     parser.add_gate()
-    parser.add_argument("--out", type=Path, metavar="FILE", help="a figure (.svg, .png, .pdf) or a table (.csv)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add("--out", "a figure (.svg, .png, .pdf) or a table (.csv)", Path)
+    parser.add("--json", "print one JSON object", bool)
     return parser.read(arguments)
 
 
@@ -644,36 +318,36 @@ table, and (--out) a figure or data, also of a run that is still in training.
 def attend(arguments: list[str]) -> argparse.Namespace:
     parser = Parser("attend", ATTEND, more=MORE_ATTEND)
     text = "the folder of a trained run; several with --sentence, --by-lag, --flatness, --by-epoch"
-    parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help=text)
+    parser.add("runs", text, Path, metavar="RUN", nargs="+")
     parser.add_device()
     parser.library_names |= {"start": "--from", "length": "--words"}
-    group = parser.add_argument_group("what to read, one of")
-    group.add_argument("--text", help="this text")
-    group.add_argument("--file", type=Path, help="this file: plain text, or a table")
-    group.add_argument("--column", metavar="COLUMN", help="of a table (CSV, TSV, JSON lines): this column")
-    group.add_argument("--sentence", action="append", metavar="WORDS", help="this sentence; can be given again")
-    group.add_argument("--document", type=int, metavar="N", help="document N of a split of a corpus; the first is 1")
+    group = "what to read, one of"
+    parser.add("--text", "this text", group=group)
+    parser.add("--file", "this file: plain text, or a table", Path, group=group)
+    parser.add("--column", "of a table (CSV, TSV, JSON lines): this column", metavar="COLUMN", group=group)
+    parser.add("--sentence", "this sentence; can be given again", action="append", metavar="WORDS", group=group)
+    parser.add("--document", "document N of a split of a corpus; the first is 1", int, group=group)
     text = "a split, from the line that holds this token; the first is 1; with --document, a token of that"
-    group.add_argument("--from", type=int, metavar="TOKEN", help=text)
-    group.add_argument("--by-lag", action="store_true", help="a whole split, for mean attention by lag")
-    group.add_argument("--flatness", action="store_true", help="a whole split, for how equal the weights are")
-    group.add_argument("--by-epoch", action="store_true", help="a span buffer's use while its run was trained")
-    group.add_argument("--live", action="store_true", help="what you type into a page (.html)")
-    parser.add_argument("--words", type=int, metavar="N", help=f"how much of --document or --from (default: {WORDS})")
+    parser.add("--from", text, int, metavar="TOKEN", group=group)
+    parser.add("--by-lag", "a whole split, for mean attention by lag", bool, group=group)
+    parser.add("--flatness", "a whole split, for how equal the weights are", bool, group=group)
+    parser.add("--by-epoch", "a span buffer's use while its run was trained", bool, group=group)
+    parser.add("--live", "what you type into a page (.html)", bool, group=group)
+    parser.add("--words", f"how much of --document or --from (default: {WORDS})", int)
     text = f"how many of the most probable next words to show (default: {EXPECTED}; of a span buffer, for each part, "
     text += f"{EXPECTED_OF_PART})"
-    parser.add_argument("--top", type=int, metavar="N", rare=True, help=text)
+    parser.add("--top", text, int, rare=True)
     text = "a word's context: all that is read, its line or its document (default: line; of a corpus as in training)"
-    parser.add_argument("--state", choices=("carry", "line", "document"), help=text)
+    parser.add("--state", text, choices=("carry", "line", "document"))
     text = "of a run of characters, bytes or pieces: what the model reads, or words as written (default: tokens)"
-    parser.add_argument("--rows", choices=("words", "tokens"), help=text)
+    parser.add("--rows", text, choices=("words", "tokens"))
     parser.add_gate(texts=True)
     parser.add_row_options(prefix=False, default=None)
     parser.add_corpus()
     text = (
         "a page (.html), a figure (.svg, .png, .pdf), data (.csv, .npz, .json) or a table (.md); which: see --help all"
     )
-    parser.add_argument("--out", type=Path, metavar="FILE", help=text)
+    parser.add("--out", text, Path)
     return parser.read(arguments)
 
 
@@ -689,9 +363,8 @@ one that `spanlm sweep` or `reproduce` made, each run or family is a curve.
 
 def plot(arguments: list[str]) -> argparse.Namespace:
     parser = Parser("plot", PLOT)
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folders of runs, or of families of runs")
+    parser.add("runs", "folders of runs, or of families of runs", Path, nargs="+", metavar="RUN")
     units = ("tokens", "epochs", "steps", "seconds")
-    parser.add_argument("--by", choices=units, default="tokens", help="the horizontal axis (default: tokens)")
-    text = ".svg, .png or .pdf (default curves.svg)"
-    parser.add_argument("--out", type=Path, default=Path("curves.svg"), metavar="FILE", help=text)
+    parser.add("--by", "the horizontal axis (default: tokens)", choices=units, default="tokens")
+    parser.add("--out", ".svg, .png or .pdf (default curves.svg)", Path, default=Path("curves.svg"))
     return parser.read(arguments)

@@ -28,7 +28,7 @@ from spanlm.store.run_folder import CONFIG
 
 if TYPE_CHECKING:
     from spanlm.runs.model import Model
-    from spanlm.runs.texts import Texts
+    from spanlm.runs.texts import LoadCorpus, Texts
     from spanlm.scoring.ngram.kenlm import Kenlm
 
 TUNED_ON: Split = "valid"
@@ -48,6 +48,14 @@ def corpus_of(model: Model, options: argparse.Namespace) -> tuple[Corpus, Part]:
             "a folder with train.txt, valid.txt and test.txt."
         )
     return corpus, WHOLE
+
+
+def corpus_request(options: argparse.Namespace, split: Split | None) -> LoadCorpus:
+    """Return the part of the corpus of --corpus, by default of the training corpus."""
+    from spanlm.runs.texts import LoadCorpus
+
+    where = {"data_dir": options.data_dir, "download": options.download, "as_text": options.as_text}
+    return LoadCorpus(options.corpus, split, **where)
 
 
 def standard_input() -> str:
@@ -115,6 +123,7 @@ def note_unfinished(folder: Path) -> None:
 def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> Model:
     """Load one run, or several as an ensemble; reject ensemble options for one run, and the reverse."""
     from spanlm.models.ensemble import normalised
+    from spanlm.models.lesions import require_lesion
     from spanlm.runs.ensemble import load_ensemble
     from spanlm.runs.model import require_weights
 
@@ -123,6 +132,8 @@ def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> Model:
     attention: str | None = vars(options).get("attention")
     as_written: bool = vars(options).get("as_written", False)
     check_gate(temperature, len(runs))
+    if attention is not None:
+        require_lesion(attention, ATTENTION)
     check_hf(runs[0], options)
     if len(runs) > 1:
         normalised(options.weights, len(runs))  # reject bad weights before anything is loaded
@@ -166,12 +177,9 @@ def tuning_part(
 
     InputError, if there is no such split, names the `option` that needs it and what to give `otherwise`.
     """
-    from spanlm.runs.texts import LoadCorpus
-
     if options.corpus == "-":
         raise InputError(f"{option}: standard input has no {TUNED_ON} part to tune on. Give {otherwise}.")
-    where = {"data_dir": options.data_dir, "download": options.download, "as_text": options.as_text}
-    valid = (texts or model.texts).corpus(LoadCorpus(options.corpus, TUNED_ON, **where), model.texts)
+    valid = (texts or model.texts).corpus(corpus_request(options, TUNED_ON), model.texts)
     if TUNED_ON not in valid.splits:
         why = f"{valid.name} has no {TUNED_ON} part to tune on"
         raise InputError(f"{option}: {why}. Name a corpus that has one, or give {otherwise}.")

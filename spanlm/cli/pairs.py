@@ -6,7 +6,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from spanlm.cli.evaluation_report import departures, model_rows, run_field
+from spanlm.cli.evaluation_report import departures, model_rows, run_field, unpredicted_first_words
 from spanlm.cli.options import check_output, load_kenlm, load_runs, output, runs_and_files
 from spanlm.cli.render import grid, note, out, out_json, table
 from spanlm.data.tables import DELIMITERS, Kind, Row, RowNotes, read_table, repeated, row_line, table_kind
@@ -70,13 +70,7 @@ def run(options: argparse.Namespace) -> None:
         out("Only the words of the critical region are compared.")
     if isinstance(model, Kenlm):
         return
-    note(*([] if model.texts.predict_first else [_UNPREDICTED]), *departures(model))
-
-
-_UNPREDICTED = (
-    "note: the first word of each sentence counts nothing: in this model's training it was only read "
-    "(training.batching.predict_first=false)"
-)
+    note(*unpredicted_first_words(model, "sentence counts nothing"), *departures(model))
 
 
 def _read(path: Path, options: argparse.Namespace, bad: RowNotes) -> list[Pair]:

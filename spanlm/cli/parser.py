@@ -19,26 +19,19 @@ from spanlm.data.config import CONVENTIONS, SPLITS
 from spanlm.errors import InputError, nearest, require, told
 from spanlm.jobs import Engine
 from spanlm.options import Precision, kinds
-from spanlm.scoring.options import CacheOptions, State
+from spanlm.scoring.options import CacheOptions
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 PROCESSORS = os.cpu_count() or 1
-
-
 GATE = "--gate-temperature"
-
-
 ATTENTION = "--attention"
-
 
 Owner = TypeVar("Owner", bound="DataclassInstance")
 
-
 _LAST = ("--data-dir", "--device", "--precision", "--threads", "--as-text", "--json", "--help")
 """Options that many verbs share; they come after the verb's own."""
-
 
 _MORE = "more options"
 
@@ -67,11 +60,22 @@ class _Help(argparse.Action):
         parser.exit()
 
 
-class VerbParser(argparse.ArgumentParser):
-    """A parser whose errors are InputErrors that name the nearest option, with a short and a long help.
+class _Threads(argparse.Action):
+    """Sets the number of threads of this process as soon as it is read."""
+
+    def __call__(self, parser: object, namespace: argparse.Namespace, value: Any, option: object = None) -> None:
+        require(0 < value <= PROCESSORS, "--threads", value, f"1 to {PROCESSORS}, the processors of this machine")
+        import torch
+
+        torch.set_num_threads(value)
+        namespace.threads = value
+
+
+class Parser(argparse.ArgumentParser):
+    """The parser of a verb: its errors are InputErrors that name the nearest option; its help is short or long.
 
     `elsewhere` gives options of another parser, which errors suggest, too. `more` is a description that `--help all`
-    adds. `library_names` maps fields of the library to their options.
+    adds. `library_names` maps fields of the library to their options. A verb that `computes` has `--threads`.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class VerbParser(argparse.ArgumentParser):
         *,
         more: str | Callable[[], str] = "",
         help_action: str | type[argparse.Action] = _Help,
+        computes: bool = True,
     ) -> None:
         super().__init__(
             prog=f"spanlm {verb}",
@@ -90,28 +95,37 @@ class VerbParser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
         self.register("type", Path, path)
-        self._more, self._rare = more, dict[str, argparse._ArgumentGroup]()
+        self._more, self._rare, self._groups = more, list[argparse.Action](), dict[str, argparse._ActionsContainer]()
         self._positionals.title = "arguments"
         self.elsewhere: Callable[[], Sequence[str]] = tuple
         self.library_names: dict[str, str] = {}
         settings: dict[str, Any] = {"default": argparse.SUPPRESS} if help_action is _Help else {}
-        meaning = "show this; all: every option"
-        self.add_argument(
-            "-h", "--help", nargs="?", const="", metavar="all", action=help_action, help=meaning, **settings
-        )
+        settings |= {"nargs": "?", "const": "", "metavar": "all", "action": help_action}
+        self.add("-h --help", "show this; all: every option", **settings)
+        if computes:
+            keep_freed_memory()
+            text = "threads of the processor to compute with (default: all cores; 1 is best for small models beside "
+            text += "other work)"
+            self.add("--threads", text, int, action=_Threads)
 
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Return the values of the options, and as `parser` this one, which names the options in errors and notes."""
         return self.parse_intermixed_args(arguments, argparse.Namespace(parser=self))
 
-    def add_argument(self, *names: Any, rare: bool | str = False, **settings: Any) -> argparse.Action:
-        """Add an argument; one that is `rare` is in `--help all` alone, in the group of that name."""
-        if not rare:
-            return super().add_argument(*names, **settings)
-        group = _MORE if rare is True else rare
-        if group not in self._rare:
-            self._rare[group] = self.add_argument_group(group)
-        return self._rare[group].add_argument(*names, **settings)
+    def add(
+        self, name: str, meaning: str, kind: Any = str, *, group: str = "", rare: bool | str = False, **settings: Any
+    ) -> None:
+        """Add an argument of a type, a flag as bool; an option may have several names, with a space between two.
+
+        It is in the `group` of that name, if any. One that is `rare` is in `--help all` alone, in the group of that
+        name. `settings` are those of argparse.
+        """
+        title = _MORE if rare is True else rare or group
+        if title and title not in self._groups:
+            self._groups[title] = self.add_argument_group(title)
+        action = self._groups.get(title, self).add_argument(*name.split(), help=meaning, **_settings(kind) | settings)
+        if rare:
+            self._rare.append(action)
 
     def help_text(self, everything: bool) -> str:
         """Return the help, with the rare options or without them."""
@@ -129,12 +143,11 @@ class VerbParser(argparse.ArgumentParser):
             self._action_groups.sort(key=lambda group: group.title == _MORE)
             self.epilog: str = filled(self._more if isinstance(self._more, str) else self._more())
             return self.format_help()
-        rare = [action for group in self._rare.values() for action in group._group_actions]
-        for action in rare:
+        for action in self._rare:
             action.help = argparse.SUPPRESS
-        count = f"{len(rare)} more options" if len(rare) > 1 else "one more option"
+        count = f"{len(self._rare)} more options" if len(self._rare) > 1 else "one more option"
         explained = ", with more explanation" if self._more else ""
-        return self.format_help() + f"\n`{self.prog} --help all` shows {count}{explained}.\n" * bool(rare)
+        return self.format_help() + f"\n`{self.prog} --help all` shows {count}{explained}.\n" * bool(self._rare)
 
     def option_of(self, field: str) -> str:
         """Return the option that a field of the library, or a setting that it advises, is here; else the field."""
@@ -157,6 +170,66 @@ class VerbParser(argparse.ArgumentParser):
             message = f"{option}={value}: must be a {'whole number' if kind == 'int' else 'number'}"
         raise InputError(f"{message.removeprefix('argument ')} (see `{self.prog} --help`)")
 
+    # --- options that several verbs share ---
+
+    def add_engine(self, rare: str = "") -> None:
+        """Add where runs are done, and how many at a time; `field_values` makes the `Engine`."""
+        add_fields(self, Engine, on={"metavar": "ray[:ADDRESS]"}, jobs={"rare": ""}, rare=rare)
+
+    def add_device(self) -> None:
+        self.add("--device", "auto (a GPU if there is one), cpu or cuda", default="auto", metavar="NAME")
+
+    def add_as_text(self) -> None:
+        self.add("--as-text", "read a file as text even if it looks like another format", bool, rare=True)
+
+    def add_row_options(self, prefix: bool = True, **settings: Any) -> None:
+        """Add what is done with rows that cannot be used, and with columns named as those that are written."""
+        if prefix:
+            text = "put this before the names of the columns that are added to a table's own, as in lm_"
+            self.add("--prefix", text, rare=True, metavar="TEXT", default="")
+        text = "refuse a table with a row that cannot be used (default: the row is left out, and noted)"
+        self.add("--strict", text, bool, rare=True, **settings)
+
+    def add_corpus(self) -> None:
+        """Add the options that name a corpus and a part of it, for `corpus_of`."""
+        text = "a registered corpus, a folder, a whole text file or - (default: as in training)"
+        self.add("--corpus", text, metavar="NAME|PATH")
+        self.add("--split", "which part of a corpus (default: test); a text file alone is taken whole", choices=SPLITS)
+        self.add("--data-dir", "where corpora are (default: $SPANLM_DATA)", metavar="DIR")
+        self.add("--download", "fetch a registered corpus that is not there", bool, rare=True)
+        self.add_as_text()
+
+    def add_runs(self, files: str = "", files_help: str = "", *, hf: bool = True) -> None:
+        """Add the runs, how several are combined, `files` that may follow, and the device; parse intermixed."""
+        text = f"a trained run's folder, {'NAME.arpa[.gz] or hf:FOLDER' if hf else 'or NAME.arpa[.gz]'};"
+        self.add("run", text, Path, metavar="RUN")
+        text = f"more of them predict with it as one{f'; then {files_help}' if files else ''}"
+        self.add("more", text, metavar=f"RUN|{files}" if files else "RUN", nargs="*", default=[])
+        several = "several runs as one"
+        text = "the average of their probabilities (linear, the default)"
+        self.add("--combine", text, rare=several, choices=("linear",))
+        text = "the weight of each run, in their order (default: equal)"
+        self.add("--weights", text, float, rare=several, nargs="+", metavar="W")
+        self.add_device()
+
+    def add_gate(self, *, texts: bool = False) -> None:
+        """Add another temperature of a span buffer's gate and, for `texts` of a user, how words are read."""
+        if texts:
+            text = f"read words as they are written (default of models of {', '.join(CONVENTIONS)}: as their corpus "
+            text += "writes them)"
+            self.add("--as-written", text, bool, rare=True)
+        text = "of a model with a span buffer: the gate's temperature (default: the run's "
+        text += "model.memory.gate.evaluation_temperature)"
+        self.add(GATE, text, float, rare=True, metavar="T")
+
+    def add_precision(self, rare: bool = False) -> None:
+        self.add("--precision", "of matrix products (default fp32)", Precision, default="fp32", rare=rare)
+
+    def add_attention(self) -> None:
+        text = "change where the trained model looks: at all slots of its memory alike (uniform), at an empty memory "
+        text += "(none), at the nearest K slots (window=K)"
+        self.add(ATTENTION, text, rare=True, metavar="HOW")
+
 
 def path(text: str) -> Path:
     """Return the path of an argument; a shell leaves the ~ of `--out=~/run` as it is."""
@@ -177,106 +250,8 @@ _ADVICE = {
 """Settings that messages of the library advise, and their options."""
 
 
-class _Threads(argparse.Action):
-    """Sets the number of threads of this process as soon as it is read."""
-
-    def __call__(self, parser: object, namespace: argparse.Namespace, value: Any, option: object = None) -> None:
-        require(0 < value <= PROCESSORS, "--threads", value, f"1 to {PROCESSORS}, the processors of this machine")
-        import torch
-
-        torch.set_num_threads(value)
-        namespace.threads = value
-
-
-class _Attention(argparse.Action):
-    """Checks a lesion as soon as it is read."""
-
-    def __call__(self, parser: object, namespace: object, value: Any, option: object = None) -> None:
-        from spanlm.models.lesions import require_lesion
-
-        require_lesion(value, ATTENTION)
-        setattr(namespace, self.dest, value)
-
-
-class Parser(VerbParser):
-    """The parser of a verb that computes: it has `--threads`, and methods for the options that several verbs share."""
-
-    def __init__(self, verb: str, description: str, *, threads: bool = True, **settings: Any) -> None:
-        super().__init__(verb, description, **settings)
-        keep_freed_memory()
-        if threads:
-            text = "threads of the processor to compute with (default: all cores; 1 is best for small models beside "
-            text += "other work)"
-            self.add_argument("--threads", type=int, metavar="N", action=_Threads, help=text)
-
-    def add_engine(self, rare: str = "") -> None:
-        """Add where runs are done, and how many at a time; `field_values` makes the `Engine`."""
-        add_fields(self, Engine, on={"metavar": "ray[:ADDRESS]"}, jobs={"rare": ""}, rare=rare)
-
-    def add_device(self) -> None:
-        self.add_argument("--device", default="auto", metavar="NAME", help="auto (a GPU if there is one), cpu or cuda")
-
-    def add_as_text(self) -> None:
-        text = "read a file as text even if it looks like another format"
-        self.add_argument("--as-text", action="store_true", rare=True, help=text)
-
-    def add_row_options(self, prefix: bool = True, **settings: Any) -> None:
-        """Add what is done with rows that cannot be used, and with columns named as those that are written."""
-        if prefix:
-            text = "put this before the names of the columns that are added to a table's own, as in lm_"
-            self.add_argument("--prefix", rare=True, metavar="TEXT", default="", help=text)
-        text = "refuse a table with a row that cannot be used (default: the row is left out, and noted)"
-        self.add_argument("--strict", action="store_true", rare=True, help=text, **settings)
-
-    def add_corpus(self) -> None:
-        """Add the options that name a corpus and a part of it, for `corpus_of`."""
-        text = "a registered corpus, a folder, a whole text file or - (default: as in training)"
-        self.add_argument("--corpus", metavar="NAME|PATH", help=text)
-        text = "which part of a corpus (default: test); a text file alone is taken whole"
-        self.add_argument("--split", choices=SPLITS, help=text)
-        self.add_argument("--data-dir", metavar="DIR", help="where corpora are (default: $SPANLM_DATA)")
-        text = "fetch a registered corpus that is not there"
-        self.add_argument("--download", action="store_true", rare=True, help=text)
-        self.add_as_text()
-
-    def add_runs(self, files: str = "", files_help: str = "", *, hf: bool = True) -> None:
-        """Add the runs, how several are combined, `files` that may follow, and the device; parse intermixed."""
-        text = f"a trained run's folder, {'NAME.arpa[.gz] or hf:FOLDER' if hf else 'or NAME.arpa[.gz]'};"
-        self.add_argument("run", metavar="RUN", type=Path, help=text)
-        text = f"more of them predict with it as one{f'; then {files_help}' if files else ''}"
-        self.add_argument("more", metavar=f"RUN|{files}" if files else "RUN", nargs="*", default=[], help=text)
-        several = "several runs as one"
-        text = "the average of their probabilities (linear, the default)"
-        self.add_argument("--combine", rare=several, choices=("linear",), help=text)
-        text = "the weight of each run, in their order (default: equal)"
-        self.add_argument("--weights", rare=several, type=float, nargs="+", metavar="W", help=text)
-        self.add_device()
-
-    def add_gate(self, *, texts: bool = False) -> None:
-        """Add another temperature of a span buffer's gate and, for `texts` of a user, how words are read."""
-        if texts:
-            text = f"read words as they are written (default of models of {', '.join(CONVENTIONS)}: as their corpus "
-            text += "writes them)"
-            self.add_argument("--as-written", rare=True, action="store_true", help=text)
-        text = "of a model with a span buffer: the gate's temperature (default: the run's "
-        text += "model.memory.gate.evaluation_temperature)"
-        self.add_argument(GATE, rare=True, type=float, metavar="T", help=text)
-
-    def add_state(self, text: str) -> None:
-        self.add_argument("--state", choices=get_args(State), default="auto", help=text)
-
-    def add_precision(self, **settings: Any) -> None:
-        text = "of matrix products (default fp32)"
-        self.add_argument("--precision", choices=get_args(Precision), default="fp32", help=text, **settings)
-
-    def add_attention(self) -> None:
-        text = "change where the trained model looks: at all slots of its memory alike (uniform), at an empty memory "
-        text += "(none), at the nearest K slots (window=K)"
-        self.add_argument(ATTENTION, rare=True, action=_Attention, metavar="HOW", help=text)
-
-
 def add_fields(
-    parser: VerbParser,
+    parser: Parser,
     owner: type[DataclassInstance],
     *names: str,
     prefix: str = "",
@@ -286,9 +261,9 @@ def add_fields(
     """Add an option for each field, or for those in `names`, of a library dataclass.
 
     Type, choices, default and help are the field's. `changes` has, by field, other arguments of
-    `VerbParser.add_argument`, and `option` for another name. `field_values` makes the dataclass; where it refuses
-    `top_k=0`, `main` prints `--top-k=0`. Fields are bool, int, float, str, Path or Literal, optional ones, tuples or
-    sequences.
+    `Parser.add`, `option` for another name, and `meaning` for another help. `field_values` makes the dataclass;
+    where it refuses `top_k=0`, `main` prints `--top-k=0`. Fields are bool, int, float, str, Path or Literal, optional
+    ones, tuples or sequences.
 
     All are `rare`, in that group, unless `changes` say otherwise. With a `prefix` such as cache, a field `theta` is
     `--cache-theta`, None if it was not given, and called `cache.theta` in messages of the library.
@@ -296,17 +271,17 @@ def add_fields(
     for field in fields(owner):
         if names and field.name not in names:
             continue
-        dest, kind = f"{prefix}_{field.name}" if prefix else field.name, _settings(kinds(owner)[field.name])
+        dest = f"{prefix}_{field.name}" if prefix else field.name
         usual = {"required": True} if field.default is MISSING else {"default": field.default}
-        meaning = field.metadata["help"].replace("%", "%%")
-        settings = {"dest": dest, "help": meaning, "rare": rare, **usual, **kind, **changes.get(field.name, {})}
+        settings = {"dest": dest, "rare": rare, **usual, **changes.get(field.name, {})}
         option, value = settings.pop("option", f"--{dest.rstrip('_').replace('_', '-')}"), settings.get("default")
-        if value not in (None, False) and "default" not in settings["help"]:
-            settings["help"] += f" (default {value:g})" if isinstance(value, float) else f" (default {value})"
+        meaning = settings.pop("meaning", field.metadata["help"].replace("%", "%%"))
+        if value not in (None, False) and "default" not in meaning:
+            meaning += f" (default {value:g})" if isinstance(value, float) else f" (default {value})"
         parser.library_names[f"{prefix}.{field.name.rstrip('_')}" if prefix else field.name] = option
         if prefix:
             settings |= {"default": None, "required": False}
-        parser.add_argument(option, **settings)
+        parser.add(option, meaning, kinds(owner)[field.name], **settings)
 
 
 def _settings(kind: Any) -> dict[str, Any]:
@@ -318,7 +293,8 @@ def _settings(kind: Any) -> dict[str, Any]:
     if get_origin(kind) in (tuple, Sequence):
         return {"nargs": "+", **_settings(get_args(kind)[0])}
     choices = [choice for choice in get_args(kind) if choice is not NoneType]  # of `X | None`
-    return _settings(choices[0]) if choices else {"type": kind, "metavar": {int: "N", float: "X"}.get(kind)}
+    metavars = {int: "N", float: "X", Path: "FILE"}
+    return _settings(choices[0]) if choices else {"type": kind, "metavar": metavars.get(kind)}
 
 
 def field_values(options: argparse.Namespace, owner: type[Owner], prefix: str = "", **changes: Any) -> Owner:
@@ -354,7 +330,7 @@ def keep_freed_memory() -> None:
         mallopt(parameter, value)
 
 
-def add_cache(parser: VerbParser, rare: str = "") -> None:
+def add_cache(parser: Parser, rare: str = "") -> None:
     """Add the options of a neural cache; the two that others need are in the group `rare`, or in each help."""
     common: dict[str, Any] = {
         "window": {"option": "--cache", "dest": "cache", "metavar": "C", "rare": rare},

@@ -90,7 +90,10 @@ class Predictors:
         words = [(item, row) for item, rows in line for row in rows if row["word"] != EOS]
         columns: Mapping[str, Sequence[float]]
         numbers: dict[str, Sequence[float]] = {"surprisal": [row["surprisal"] for _, row in words]}
-        numbers |= self._predicted(model, [row["word"] for _, row in words])
+        frequencies, texts = self._frequencies.get(model), [row["word"] for _, row in words]
+        if frequencies is not None:
+            self._unseen[frequencies.source] += sum(text not in frequencies for text in texts)
+        numbers |= predict(texts, self._names, frequencies, self._base)
         if self._region is None:
             columns = {name: numbers[name] for name in self._names}
             before = spillover(numbers, self._spillover)
@@ -106,12 +109,6 @@ class Predictors:
         for place, (_, row) in enumerate(words):
             row |= {name: column[place] for name, column in (*columns.items(), *before.items())}
         return line
-
-    def _predicted(self, model: str, words: Sequence[str]) -> dict[str, list[float]]:
-        frequencies = self._frequencies.get(model)
-        if frequencies is not None:
-            self._unseen[frequencies.source] += sum(word not in frequencies for word in words)
-        return predict(words, self._names, frequencies, self._base)
 
     def source(self, model: str) -> str | None:
         """Return what the frequencies for a model are of; None: no predictor needs them."""

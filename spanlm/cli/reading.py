@@ -16,8 +16,8 @@ from spanlm.analysis.figures import FIGURES, STYLES, Point, Series, context_figu
 from spanlm.analysis.reading import SCRIPT, Gain, NestedModels, Times, write_r
 from spanlm.analysis.reading_surprisal import Surprisal, context_of, surprisals
 from spanlm.analysis.reading_table import ReadingTable, choose_readings, needs_frequencies, read_times
-from spanlm.cli.family import family_members
-from spanlm.cli.options import check_output, note_unfinished, run_names
+from spanlm.cli.family import named_families
+from spanlm.cli.options import check_output, note_unfinished
 from spanlm.cli.parser import field_values
 from spanlm.cli.render import grid, note, out, out_json, paragraph, table
 from spanlm.data.tables import RowNotes
@@ -30,7 +30,6 @@ from spanlm.scoring.predictors import Frequencies
 from spanlm.scoring.resampling import Array, Counts, drawn_p, drawn_shifts, interval_of, of_chance
 from spanlm.scoring.tally import shown
 from spanlm.store.plain import finite, several, table_bytes
-from spanlm.store.run_folder import CONFIG
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -90,21 +89,16 @@ def _frequencies(options: argparse.Namespace, settings: ReadingOptions, bad: Row
     if options.frequencies is not None:
         return Frequencies.of_file(options.frequencies, bad)
     try:
-        return load(_groups(options.runs)[0][1][0], "cpu").texts.frequencies()
+        first = next(iter(named_families(options.runs).values()))[0]
+        return load(first, "cpu").texts.frequencies()
     except InputError as error:
         way = "Name a file of frequencies by --frequencies, or another --baseline"
         raise InputError("baseline", settings.baseline, f"needs frequencies: {error}", way) from None
 
 
-def _groups(folders: Sequence[Path]) -> list[tuple[str, list[Path]]]:
-    """Return the name and the runs of each side: one run, or a family of seeds."""
-    members = ([path] if (path / CONFIG).exists() else family_members(path) or [path] for path in folders)
-    return [*zip(run_names(folders), members, strict=True)]
-
-
 def _sides(options: argparse.Namespace, words: ReadingTable) -> Iterator[_Side]:
     """Read the texts with each run at each window, and with each lesion of its memory."""
-    for name, folders in _groups(options.runs):
+    for name, folders in named_families(options.runs).items():
         read: dict[tuple[str | None, int | None], list[Surprisal]] = {}
         for folder in folders:
             model = load(folder, options.device)
@@ -199,13 +193,13 @@ class _Study:
 
 def _coefficients(gains: Sequence[Gain]) -> list[dict[str, Any]]:
     """Return the coefficients; of m seeds their means, with an error of the fit and of the draw of m seeds."""
-    found = []
+    coefficients = []
     for row in zip(*(gain.coefficients for gain in gains), strict=True):
         values, errors = np.array([x.value for x in row]), np.array([x.error for x in row])
         among = float(values.var(ddof=1)) / len(row) if len(row) > 1 else 0.0
         error = math.sqrt(float(errors.mean()) ** 2 + among)
-        found.append({"name": row[0].name, "value": float(values.mean()), "error": error})
-    return found
+        coefficients.append({"name": row[0].name, "value": float(values.mean()), "error": error})
+    return coefficients
 
 
 # --- what is printed and written ---

@@ -9,8 +9,7 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from io import StringIO
 from itertools import zip_longest
@@ -118,16 +117,19 @@ def _wrapped(text: str, width: int | None) -> list[str]:
 class Progress:
     """Shows progress of a task: a live bar on a terminal, elsewhere a line every minute.
 
-    Use it as a context manager; it draws nothing before the first `show`.
+    Use it as a context manager; it draws nothing before the first `show`, and nothing at all if it is not `shown`. As a
+    `Report` it is called with a task, the tokens done and their total, and shows the time left, anew for each task.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shown: bool = True) -> None:
+        self._shown = shown
         self._bar: Bar | None = None
         self._task: TaskID | None = None
         self._last_line = time.monotonic()
+        self._name, self._began, self._first, self._done = "", 0.0, 0, 0
 
     def __enter__(self) -> Progress:
-        if sys.stdout.isatty():
+        if self._shown and sys.stdout.isatty():
             self._bar = _bar()
         return self
 
@@ -136,6 +138,14 @@ class Progress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+    def __call__(self, task: str, done: int, total: int) -> None:
+        if task != self._name or done < self._done:
+            self._name, self._began, self._first = task, time.monotonic(), done
+        self._done = done
+        rate = (done - self._first) / max(time.monotonic() - self._began, 1e-9)
+        left = eta((total - done) / rate) if rate else ""
+        self.show(task, done, total, left, [f"{rate:,.0f} tok/s"], f"{done:,}/{total:,} tokens")
 
     def show(
         self, task: str, done: int, total: int | None, left: str = "", details: Sequence[str] = (), place: str = ""
@@ -146,7 +156,7 @@ class Progress:
         dropped where they do not fit beside a short bar.
         """
         if self._bar is None:
-            if time.monotonic() - self._last_line >= PLAIN_SECONDS:
+            if self._shown and time.monotonic() - self._last_line >= PLAIN_SECONDS:
                 out("  ".join(filter(None, [task, place, *details, left])))
                 self._last_line = time.monotonic()
             return
@@ -181,27 +191,10 @@ def _bar() -> Bar:
     return Progress(*columns, console=console, transient=True)
 
 
+def duration(seconds: float) -> str:
+    """As `0:01:30`."""
+    return str(timedelta(seconds=round(seconds)))
+
+
 def eta(seconds: float) -> str:
-    """As `eta 0:01:30`."""
-    return f"eta {timedelta(seconds=round(seconds))}"
-
-
-@contextmanager
-def progress(shown: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a function that shows progress; it takes the name of the task, the tokens done, and their total.
-
-    The time left is estimated anew for each task.
-    """
-    current, began, first, last = "", 0.0, 0, 0
-    with Progress() as shows:
-
-        def report(task: str, done: int, total: int) -> None:
-            nonlocal current, began, first, last
-            if task != current or done < last:
-                current, began, first = task, time.monotonic(), done
-            last = done
-            rate = (done - first) / max(time.monotonic() - began, 1e-9)
-            left = eta((total - done) / rate) if rate else ""
-            shows.show(task, done, total, left, [f"{rate:,.0f} tok/s"], f"{done:,}/{total:,} tokens")
-
-        yield report if shown else lambda task, done, total: None
+    return f"eta {duration(seconds)}"

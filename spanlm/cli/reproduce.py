@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
-from datetime import timedelta
 from pathlib import Path
 from signal import SIGINT
 
 from spanlm.cli.parser import field_values
-from spanlm.cli.render import grid, note, out, paragraph, progress
+from spanlm.cli.render import Progress, duration, grid, note, out, paragraph
 from spanlm.cli.training_report import TrainingReport
 from spanlm.config import RunConfig
 from spanlm.errors import InputError, Interrupted, RunError, SpanlmError, require
@@ -82,7 +81,7 @@ def _dry_run(plan: Plan) -> None:
         else:
             try:
                 seconds, epochs, speed = estimator(task)
-                about, total = _duration(seconds), total + seconds
+                about, total = duration(seconds), total + seconds
                 cells[3:] = [str(epochs), f"{speed:,.0f}"] if epochs else ["", ""]
             except (InputError, RunError, RuntimeError) as error:
                 about = f"fails: {error}"
@@ -91,7 +90,7 @@ def _dry_run(plan: Plan) -> None:
     grid(["row", "seed", "units", "θ_M", "θ_W+M", "epochs", "tokens/s", "about"], rows)
     if len(plan.jobs) < len(plan.tasks):
         paragraph("a row without sizes evaluates the model of another row in another way")
-    paragraph(f"in all about {_duration(total)} on this machine as it is now; runs that stop improving end earlier")
+    paragraph(f"in all about {duration(total)} on this machine as it is now; runs that stop improving end earlier")
     if any(task.search for task in plan.tasks):
         paragraph("longer where no finalist of a search helps: it then tries further pairs of η and λ")
     for row, reason in plan.left_out.items():
@@ -113,7 +112,7 @@ def _run(plan: Plan, engine: Engine, tables: bool) -> tuple[list[Page], str]:
 
     try:
         with TrainingReport(notes=False) as report:
-            work = Run(plan, report if engine.here else None, started, lambda: progress(shown=True), heard)
+            work = Run(plan, report if engine.here else None, started, Progress, heard)
             for outcome in work.outcomes(engine):
                 out((f"{plan.label(outcome.task)}  " if not engine.here else "") + _ended(outcome))
                 ran.append(outcome)
@@ -136,7 +135,7 @@ def _run(plan: Plan, engine: Engine, tables: bool) -> tuple[list[Page], str]:
             _show(page)
         for path in written:
             out(f"written: {path}")
-        out(f"total time now: {_duration(time.monotonic() - began)}")
+        out(f"total time now: {duration(time.monotonic() - began)}")
     if failed := [outcome for outcome in ran if outcome.error]:
         names = ", ".join(f"{outcome.task.row.name} ({outcome.task.seeds})" for outcome in failed)
         first = failed[0]
@@ -148,7 +147,7 @@ def _run(plan: Plan, engine: Engine, tables: bool) -> tuple[list[Page], str]:
 
 
 def _ended(outcome: Outcome) -> str:
-    when = "finished before" if outcome.done_before else f"after {_duration(outcome.seconds)}"
+    when = "finished before" if outcome.done_before else f"after {duration(outcome.seconds)}"
     if outcome.record is not None and not outcome.error:
         valid, test = (outcome.record[split]["perplexity"] for split in ("valid", "test"))
         return f"valid ppl {valid:,.2f}, test ppl {test:,.2f} ({when})"
@@ -172,7 +171,3 @@ def _show(page: Page) -> None:
 
 def _millions(count: int) -> str:
     return f"{count / 1e6:.2f}M" if count >= 1e5 else f"{count / 1e3:.1f}K"
-
-
-def _duration(seconds: float) -> str:
-    return str(timedelta(seconds=round(seconds)))

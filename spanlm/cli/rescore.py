@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> None:
     _write(scored, weights, candidates, form, options)
     if options.json:
         precision = usable(options.precision, pick_device(options.device, "device"))
-        out_json({**_found(scored, weights, tuned, errors, prefixes, form), "precision": precision})
+        out_json({**_fields(scored, weights, tuned, errors, prefixes, form), "precision": precision})
         return
     _print(scored, weights, tuned, errors, prefixes, form, oov, candidates)
 
@@ -150,7 +150,7 @@ def _write(
 # --- what is printed ---
 
 
-def _found(
+def _fields(
     scored: Scored, weights: Array, tuned: Tuned | None, errors: Mapping[str, WordErrors], prefixes: Prefixes, form: str
 ) -> dict[str, Any]:
     fields: dict[str, Any] = {

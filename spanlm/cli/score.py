@@ -8,15 +8,15 @@ import math
 import sys
 import unicodedata
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, groupby, islice, pairwise, tee
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from spanlm.cli.cache import cache_notes, check_cache, choose_cache
-from spanlm.cli.evaluation_report import departures
+from spanlm.cli.adaptation import cache_notes, check_cache, choose_cache
+from spanlm.cli.evaluation_report import departures, unpredicted_first_words
 from spanlm.cli.options import check_gate, check_output, load_runs, output, run_names, runs_and_files
 from spanlm.cli.parser import field_values
 from spanlm.cli.predictors import Predictors
@@ -40,11 +40,7 @@ from spanlm.store.run_folder import model_digest
 
 _NO_TABLES = (".xlsx", ".xls", ".ods", ".json", ".html", ".pdf", ".parquet", ".npz")
 UNITS = {"2": "bits", "e": "nats", "10": "bans"}
-_FIRST = {True: "predicted from <eos>, the line end before it", False: "read, not predicted: NaN"}
-_UNSCORED = (
-    "note: the first word of each line has no surprisal: in this model's training it was only read "
-    "(training.batching.predict_first=false)"
-)
+_FIRST_READ = "read, not predicted: NaN"
 MOST_UNKNOWN, FEW_UNKNOWN = 100_000, 5
 """Most different unknown words to count, and how many of them a note names."""
 
@@ -73,11 +69,12 @@ def run(options: argparse.Namespace) -> None:
     names = names or ["-"]
     paths = [Path("/dev/stdin" if name == "-" else name) for name in names]
     settings = field_values(options, ScoreOptions, base=BASES[options.base])
-    repairs = _repairs(options)
-    if options.region is not None and "readings" in repairs:
+    options.repairs = _repairs(options)
+    options.errors = "cp1252" if "encoding" in options.repairs else "strict"
+    if options.region is not None and "readings" in options.repairs:
         raise InputError("--region", options.region, "is for a table with a row a word", "Add --repair none")
     if options.layout is not None:
-        _take_layout(options, paths[0], repairs)
+        _take_layout(options, paths[0])
     kinds = [_kind(path, options) for path in paths]
     options.rows = options.rows or ("tokens" if options.column is None else "words")
     apart = options.column is not None or options.rows == "words"
@@ -94,10 +91,9 @@ def run(options: argparse.Namespace) -> None:
         except InputError as error:
             raise error.within(f"--looks: {model.folder}") from None
     caches = {name: choose_cache(model, options)[0] for name, model in models.items()}
-    kept = options.keep.split(",") if options.keep else []
     scored = "<unk> and by its spelling" if settings.spell_unknown else "<unk>"
-    unknown, predictors = _Unknown(models, apart, scored), Predictors(options, models, settings.base)
-    items = _Items(options, models, settings, form, kept, caches, len(names) > 1, unknown, predictors, repairs)
+    unknown = _Unknown(models, apart, scored)
+    items = _Items(options, models, settings, form, caches, len(names) > 1, unknown)
     if names == ["-"] and sys.stdin is not None and sys.stdin.isatty():
         note("reading standard input; end it with Ctrl-D")
     if apart:
@@ -119,7 +115,7 @@ def run(options: argparse.Namespace) -> None:
             file.write(json.dumps(_meta(items, names, header), ensure_ascii=False, indent=1) + "\n")
     if options.column is not None and options.rows == "words" and options.line is None and items.single > 1:
         note("note: most rows are one word, each read as a line of its own; --line COLUMN joins those of a sentence")
-    note(*unknown.notes(), *predictors.notes())
+    note(*unknown.notes(), *items.predictors.notes())
     note(*items.bad.lines(), *items.misplaced.lines(), *items.repaired.lines())
     state = settings.state if options.document is None else "document"
     notes = [line for name, model in models.items() for line in _notes(model, unknown.count > 0, caches[name], state)]
@@ -172,16 +168,11 @@ def _repairs(options: argparse.Namespace) -> set[str]:
     return names
 
 
-def _errors(repairs: Collection[str]) -> tables.Errors:
-    return "cp1252" if "encoding" in repairs else "strict"
-
-
-def _take_layout(options: argparse.Namespace, path: Path, repairs: Collection[str]) -> None:
+def _take_layout(options: argparse.Namespace, path: Path) -> None:
     """Set --text, --line and --order by --layout and the columns of the table, where they are not given."""
     require(path.is_file(), "--layout", options.layout, "for a table in a file")
-    errors = _errors(repairs)
-    kind = options.input or tables.table_kind(path) or tables.first_line_kind(path, errors) or "csv"
-    columns = next(tables.read_table(path, kind, (), bad=tables.RowNotes(), errors=errors)).values
+    kind = options.input or tables.table_kind(path) or tables.first_line_kind(path, options.errors) or "csv"
+    columns = next(tables.read_table(path, kind, (), bad=tables.RowNotes(), errors=options.errors)).values
     given = {"text": options.column, "line": options.line, "order": options.order}
     try:
         chosen = LAYOUTS[options.layout].columns(columns, given)
@@ -199,7 +190,7 @@ def _kind(path: Path, options: argparse.Namespace) -> tables.Kind | None:
         if options.input in get_args(tables.Kind):
             raise InputError(f"--input={options.input}: say by --text which column of {path} holds the text")
         return None
-    kind = kind or tables.first_line_kind(path, _errors(_repairs(options)))
+    kind = kind or tables.first_line_kind(path, options.errors)
     if kind is None:
         name = "standard input" if path == Path("/dev/stdin") else path
         raise InputError(f"{name}: say by --input csv, tsv or jsonl what kind of table it is")
@@ -242,12 +233,9 @@ class _Items:
     models: Mapping[str, Model]
     settings: ScoreOptions
     form: tables.Kind
-    kept: list[str]
     caches: Mapping[str, CacheConfig | None]
     files: bool
     unknown: _Unknown
-    predictors: Predictors
-    repairs: Collection[str]
     begun: bool = False
     single: int = 0
     """Items of one word so far, minus all others."""
@@ -255,6 +243,8 @@ class _Items:
     def __post_init__(self) -> None:
         self.bad, self.misplaced = (tables.RowNotes(kind, self.options.strict) for kind in ("left out", "out of place"))
         self.repaired = tables.RowNotes("repaired", None)
+        self.kept: list[str] = self.options.keep.split(",") if self.options.keep else []
+        self.predictors = Predictors(self.options, self.models, self.settings.base)
         columns = {"file": "which file"} if self.files else {}
         columns |= {"run": "which model"} if len(self.models) > 1 else {}
         columns |= meanings(WrittenScore if self.options.rows == "words" else WordScore)
@@ -312,7 +302,7 @@ class _Items:
         """Yield each item with its rows by model."""
         read: Iterable[_Item] = self._read(path, kind, checked=path.is_file())
         read = read if self.options.order is None else self._ordered(read)
-        items, *copies = tee(self._joined(read) if "marks" in self.repairs else read, len(self.models) + 1)
+        items, *copies = tee(self._joined(read) if "marks" in self.options.repairs else read, len(self.models) + 1)
         by_model = [self._scored(run, copy) for run, copy in zip(self.models, copies, strict=True)]
         unknown, last, seen, groups = Counter[str](), None, set[object](), set[object]()
         for item, *item_scores in zip(items, *by_model, strict=True):
@@ -353,7 +343,7 @@ class _Items:
                 limit = "has white space, and --separator '' is for a row a word"
                 raise InputError(column, row.values[column], limit)
             for model in self.models.values() if not checked else ():
-                unmarked = model.texts.unmarked_text(repaired(row.values[column], self.repairs))
+                unmarked = model.texts.unmarked_text(repaired(row.values[column], self.options.repairs))
                 unknown = [token for token in model.tokenize(unmarked) if token not in model.vocabulary]
                 if self.settings.oov == "error" and unknown:
                     why = f"{unknown[0]!r} is not in the vocabulary. Use --oov flag to score it as <unk>."
@@ -361,10 +351,8 @@ class _Items:
 
         region: str | None = options.region
         keys = [*groups, *lines, *order, *([] if region is None else [region])]
-        errors, bad = _errors(self.repairs), self.bad
-        for row in tables.read_table(
-            path, kind, [column], keys=keys, also=self.kept, check=check, bad=bad, errors=errors
-        ):
+        reading: dict[str, Any] = {"keys": keys, "also": self.kept, "check": check, "bad": self.bad}
+        for row in tables.read_table(path, kind, [column], errors=options.errors, **reading):
             place = f"{path}, line {row.line}"
             others = [name for name in row.values if name != column]
             if self.options.keep is None and not self.begun:
@@ -377,7 +365,7 @@ class _Items:
             kept = tables.repeated({name: row.values[name] for name in self.kept}, self.form)
             document, line = (tuple(str(row.values[name]) for name in names) for names in (groups, lines))
             numbers = tuple(_number(name, row.values[name]) for name in order)
-            text = repaired(row.values[column], self.repairs)
+            text = repaired(row.values[column], self.options.repairs)
             if text != row.values[column]:
                 self.repaired.add(place, f"{row.values[column]} is read as {text}")
             text = text.strip() if options.separator == "" else text
@@ -393,7 +381,7 @@ class _Items:
             return document, first.setdefault(item.line, len(first)), item.order
 
         ordered = sorted(items, key=place)
-        if "readings" in self.repairs:
+        if "readings" in self.options.repairs:
             return [first._replace(others=tuple(others)) for first, *others in words_of(ordered, self.misplaced)]
         for item, other in pairwise(ordered):
             if (item.line, item.order) == (other.line, other.order):
@@ -484,7 +472,7 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
             "tokenizer": model.texts.data.effective_tokenizer,
             "lines": model.texts.data.lines,
             **_words_of(model, items.caches[name], options.separator),
-            "first_word": _FIRST[model.texts.predict_first],
+            "first_word": "predicted from <eos>, the line end before it" if model.texts.predict_first else _FIRST_READ,
             "cache": None if (cache := items.caches[name]) is None else cache.to_json(),
             **({} if (counted := items.predictors.source(name)) is None else {"frequencies": counted}),
         }
@@ -500,7 +488,7 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
         "precision": usable(settings.precision, next(iter(items.models.values())).model.device),
         "attention": options.attention,
         **({"layout": options.layout} if options.layout else {}),
-        **({"repair": sorted(items.repairs)} if items.repairs else {}),
+        **({"repair": sorted(options.repairs)} if options.repairs else {}),
         **{"combine": options.combine, "weights": options.weights},
         "runs": models,
         "columns": {name: items.columns.get(name, "of the item, as it was read") for name in header},
@@ -520,5 +508,5 @@ def _notes(model: Model, unknown: bool, cache: CacheConfig | None, state: str) -
     anew = "over all of a file" if state == "carry" else f"anew for each {state}"
     cached = [] if cache is None else [f"{cache.description}, {anew}: no entropy and no rank", *cache_notes(cache)]
     unlearnt = [f"note: {line}" for line in model.texts.unk_notes()] if unknown else []
-    unscored = [] if model.texts.predict_first else [_UNSCORED]
+    unscored = unpredicted_first_words(model, "line has no surprisal")
     return [*unscored, *unlearnt, *(f"note: {line}" for line in cached), *departures(model)]

@@ -8,7 +8,6 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -18,7 +17,7 @@ from spanlm.analysis.export import checked_suffix, write_whole
 from spanlm.cli.family import LOGS, train_side_by_side
 from spanlm.cli.options import check_output
 from spanlm.cli.parser import field_values
-from spanlm.cli.render import grid, out
+from spanlm.cli.render import duration, grid, out
 from spanlm.cli.train import matched, matched_field, named_config, refuse_twice, with_words
 from spanlm.config import RunConfig, flat, nested
 from spanlm.data.config import DataConfig
@@ -206,16 +205,16 @@ class _Sweep:
     def _grid(self, results: Sequence[Result]) -> Grid:
         rows = []
         for result in results:
-            done, of = result.ended.values(), len(result.setting.members)
+            done, count = result.ended.values(), len(result.setting.members)
             cells = [f"{result.parameters:,}", "", "", ""]
             if done:
-                time = timedelta(seconds=round(fmean(result.seconds.values())))
                 epochs = [at.best_epoch for at in done]
                 first, last = min(epochs), max(epochs)
-                cells[1:] = [shown(result.mean), f"{first}" if first == last else f"{first}–{last}", str(time)]
+                cells[1:3] = [shown(result.mean), f"{first}" if first == last else f"{first}–{last}"]
+                cells[3] = duration(fmean(result.seconds.values()))
             if len(done) > 1:
                 cells[1] += f" ({shown(min(result.perplexities))}–{shown(max(result.perplexities))})"
-            progress = "" if result.complete else f"{len(done)} of {of} done"
+            progress = "" if result.complete else f"{len(done)} of {count} done"
             values = [result.setting.values.get(name, "") for name in self.short] or [result.setting.name]
             rows.append((*values, *cells, progress))
         lacking = any(row[-1] for row in rows)

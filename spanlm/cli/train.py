@@ -1,4 +1,4 @@
-"""`spanlm train [PRESET] [TEXT]`: one run, or with --seeds a family that differs only in the seed."""
+"""`spanlm train [PRESET] [TEXT]`: one run, or with --seeds a family that differs only in the seed; an n-gram model."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from spanlm.cli.demo_report import print_demo_report
 from spanlm.cli.family import train_family
 from spanlm.cli.options import free_folder, text_and_preset
 from spanlm.cli.parser import field_values, filled
-from spanlm.cli.render import out, quiet
+from spanlm.cli.render import out, paragraph, quiet, table
 from spanlm.cli.training_report import TrainingReport
 from spanlm.cli.training_verbs import Fields
-from spanlm.config import RunConfig, option_rows, overlaid, read_config, with_options
+from spanlm.config import RunConfig, nested, option_rows, overlaid, read_config, refuse_unknown, with_options
 from spanlm.data.corpora import Corpus, load_corpus
 from spanlm.data.sources import with_own_documents, with_own_tokenizer
 from spanlm.data.vocabulary import Vocabulary
@@ -27,8 +27,11 @@ from spanlm.errors import InputError, Interrupted, as_written, named, nearest, r
 from spanlm.jobs import Engine
 from spanlm.models.counting import count_configured, lstm_budget, match_parameters
 from spanlm.models.encoders import AWDLSTMConfig
-from spanlm.options import whole_count
-from spanlm.papers.registry import PRESETS, find_preset
+from spanlm.options import leaves, read_group, whole_count
+from spanlm.papers.registry import NGRAM_PRESETS, PRESETS, find_preset
+from spanlm.runs.ngram import ARPA, train_ngram
+from spanlm.scoring.ngram.config import NgramRunConfig
+from spanlm.scoring.tally import shown
 from spanlm.store.files import expanded
 from spanlm.store.run_folder import CONFIG, PIECES, SEED, seed_folders, vocabulary_file
 from spanlm.training import distributed
@@ -50,10 +53,8 @@ def run(options: argparse.Namespace) -> None:
 
 def _run(options: argparse.Namespace, ranks: Ranks) -> None:
     if options.ngram:
-        from spanlm.cli import train_ngram
-
         require(ranks.count == 1, "WORLD_SIZE", ranks.count, "1 for an n-gram model, which one process counts")
-        train_ngram.run(options)
+        _count_ngrams(options)
         return
     fields = completed(options)
     if options.help is not None:
@@ -106,6 +107,30 @@ def _run(options: argparse.Namespace, ranks: Ranks) -> None:
         more = "".join(f" --{name} {value}" for name, value in settings.items() if value) + " --tour" * options.tour
         again = f"spanlm train --out {shlex.quote(str(folder))} --resume auto{more}"
         raise Interrupted(f"{stop}. Go on with: {again}", stop.signal_number) from None
+
+
+def _count_ngrams(options: argparse.Namespace) -> None:
+    preset, corpus_name = text_and_preset(options.names, options.corpus, NGRAM_PRESETS)
+    if corpus_name is not None:
+        options.fields["data.corpus"] = corpus_name
+    base = NGRAM_PRESETS[preset or "ngram"].config
+    refuse_unknown(options.fields, [name for name, _, _ in leaves(base)])
+    config = read_group(NgramRunConfig, overlaid(base.to_tree(), nested(options.fields)))
+    # new runs of `spanlm train` use "straight-words", too
+    data = with_own_tokenizer(config.data, options.fields)
+    config = replace(config, data=replace(data, tokenizer="straight-words") if data.tokenizer == "words" else data)
+    if options.print_config:
+        out(config.to_yaml())
+        return
+    config = replace(config, data=with_own_documents(config.data))
+    corpus = load_corpus(config.data, as_text=options.as_text)
+    folder = options.out or free_folder(preset, config.data.corpus)
+    paragraph(*corpus.notes)
+    table([("model", config.description), ("data", corpus.description), ("folder", str(folder))])
+    trained, results = train_ngram(config, corpus, folder, out)
+    rows = [(f"{name} ppl", shown(result.perplexity)) for name, result in results.items()]
+    table([("model", trained.description), *rows])
+    out(f"{folder / ARPA} is written. Try it: spanlm evaluate {shlex.quote(str(folder))}")
 
 
 def train_and_report(

@@ -6,10 +6,9 @@ import math
 import shlex
 import time
 from collections.abc import Mapping
-from datetime import timedelta
 from pathlib import Path
 
-from spanlm.cli.render import Progress, eta, out, paragraph, table
+from spanlm.cli.render import Progress, duration, eta, out, paragraph, table
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.models.counting import count_configured
@@ -95,7 +94,7 @@ class TrainingReport(Watcher):
         later = self._epochs(at) - at.stage_epochs - 1 + (finetune.stages - at.stage) * finetune.epochs
         seconds = left + self._validation_seconds + later * (whole + self._validation_seconds)
         at_most = "at most " if self._training.patience is not None or finetune.stages else ""
-        return f"{eta(left)}, all {at_most}{timedelta(seconds=round(seconds))}"
+        return f"{eta(left)}, all {at_most}{duration(seconds)}"
 
     def epoch(self, event: EpochEvent) -> None:
         self._validation_seconds = time.monotonic() - self._last_step

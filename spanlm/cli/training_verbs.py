@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from spanlm.cli.parser import Parser, VerbParser, add_fields
+from spanlm.cli.parser import Parser, add_fields, keep_freed_memory
 from spanlm.cli.presets import read_listing
 from spanlm.cli.render import out
 from spanlm.data.config import CORPORA
@@ -35,12 +35,12 @@ later epoch, make steps longer. Nothing is written.
 def bench(arguments: list[str]) -> argparse.Namespace:
     parser = Parser("bench", BENCH)
     text = "a published row (`spanlm presets` lists them), or a YAML file as `spanlm train --print_config` writes it"
-    parser.add_argument("names", nargs="*", metavar="PRESET|FILE", help=text)
+    parser.add("names", text, nargs="*", metavar="PRESET|FILE")
     parser.add_device()
     add_fields(parser, BenchOptions, "rounds", "operations")
-    parser.add_argument("--corpus", metavar="NAME|PATH", help="train all on this corpus (default: each on its own)")
-    parser.add_argument("--data-dir", metavar="DIR", help="where corpora are (default: $SPANLM_DATA)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add("--corpus", "train all on this corpus (default: each on its own)", metavar="NAME|PATH")
+    parser.add("--data-dir", "where corpora are (default: $SPANLM_DATA)", metavar="DIR")
+    parser.add("--json", "print one JSON object", bool)
     return parser.read(arguments)
 
 
@@ -58,9 +58,9 @@ The tokenizer puts <eos> before each text, so that its first word is scored. The
 
 def export(arguments: list[str]) -> argparse.Namespace:
     parser = Parser("export", EXPORT)
-    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a run")
-    parser.add_argument("--to", choices=("hf",), default="hf", help="the library (default: hf)")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new folder")
+    parser.add("run", "folder of a run", Path, metavar="RUN")
+    parser.add("--to", "the library (default: hf)", choices=("hf",), default="hf")
+    parser.add("--out", "a new folder", Path, required=True, metavar="DIR")
     return parser.read(arguments)
 
 
@@ -78,10 +78,10 @@ there.
 
 
 def presets(arguments: list[str]) -> argparse.Namespace:
-    parser = VerbParser("presets", PRESETS)
-    parser.add_argument("filter", nargs="?", default="", metavar="FILTER", help="a preset, or a part of the names")
-    parser.add_argument("--json", action="store_true", help="print a JSON list, one object a preset")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the list as a table (.md, .tex), too")
+    parser = Parser("presets", PRESETS, computes=False)
+    parser.add("filter", "a preset, or a part of the names", nargs="?", default="", metavar="FILTER")
+    parser.add("--json", "print a JSON list, one object a preset", bool)
+    parser.add("--out", "write the list as a table (.md, .tex), too", Path)
     return parser.read(arguments)
 
 
@@ -114,13 +114,12 @@ def data(arguments: list[str]) -> argparse.Namespace:
     corpus = arguments[0]
     if corpus != "wikipedia" and not corpus.startswith("-"):
         raise InputError(f"{f'data {corpus}'.strip()}: no corpus that can be made.{nearest(corpus, ['wikipedia'])}")
-    parser = VerbParser("data", DATA)
+    parser = Parser("data", DATA, computes=False)
     parser.add_argument("corpus", metavar="wikipedia", help=argparse.SUPPRESS)
     changes: dict[str, Any] = {"sources": {"option": "--source", "metavar": "PATH"}, "out": {"metavar": "DIR"}}
     changes |= {"category": {"metavar": "REGEX"}, "on": {"metavar": "ray[:ADDRESS]"}}
     add_fields(parser, WikipediaConfig, **changes)
-    text = "only cut the sources into words, as each task of --on does"
-    parser.add_argument("--cut-only", action="store_true", rare=True, help=text)
+    parser.add("--cut-only", "only cut the sources into words, as each task of --on does", bool, rare=True)
     return parser.read(arguments)
 
 
@@ -155,12 +154,11 @@ machine is lost, from its last checkpoint if the machines share the disk. If not
 
 def sweep(arguments: list[str]) -> argparse.Namespace:
     parser = Parser("sweep", SWEEP, more=MORE_SWEEP)
-    parser.add_argument("file", type=Path, metavar="FILE", help="a YAML file, as above")
+    parser.add("file", "a YAML file, as above", Path)
     parser.add_engine()
-    parser.add_argument("--dry-run", action="store_true", help="print the runs, and the table of those that are done")
-    text = "print a script for sbatch: an array with a task for each run"
-    parser.add_argument("--print-slurm", action="store_true", help=text)
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the last table to a file (.md, .tex), too")
+    parser.add("--dry-run", "print the runs, and the table of those that are done", bool)
+    parser.add("--print-slurm", "print a script for sbatch: an array with a task for each run", bool)
+    parser.add("--out", "write the last table to a file (.md, .tex), too", Path)
     return parser.read(arguments)
 
 
@@ -193,7 +191,7 @@ again.
 def reproduce(arguments: list[str]) -> argparse.Namespace:
     parser = Parser("reproduce", REPRODUCE, more=_of_papers)
     text = "whose tables: daniluk2017, salton2017, li2020, or yardstick, of texts with a known law"
-    parser.add_argument("paper", metavar="PAPER", help=text)
+    parser.add("paper", text, metavar="PAPER")
     shown = {"scale": "NAME", "table": "NAME", "corpus": "NAME|PATH", "seeds": "N", "rows": "ROW"}
     shown |= {"runs": "DIR", "out": "DIR", "data_dir": "DIR", "questions": "FILE"}
     changes: dict[str, dict[str, Any]] = {name: {"metavar": metavar} for name, metavar in shown.items()}
@@ -201,9 +199,8 @@ def reproduce(arguments: list[str]) -> argparse.Namespace:
     names = (field.name for field in fields(Request)[1:])
     add_fields(parser, Request, *names, prefix="", rare="", **changes)
     parser.add_engine(rare="runs on Ray")
-    text = "train and measure only, as each of --jobs does"
-    parser.add_argument("--no-tables", rare=True, action="store_true", help=text)
-    parser.add_argument("--dry-run", action="store_true", help="print the plan, sizes and an estimate of the time")
+    parser.add("--no-tables", "train and measure only, as each of --jobs does", bool, rare=True)
+    parser.add("--dry-run", "print the plan, sizes and an estimate of the time", bool)
     return parser.read(arguments)
 
 
@@ -259,23 +256,22 @@ def train(arguments: list[str]) -> argparse.Namespace:
     """Return the verb's own options and, as `fields`, the fields of the configuration that are options, too."""
     ngram = is_ngram(arguments)
     if ngram:
-        parser, short = Parser("train ngram", NGRAM, threads=False), NGRAM_SHORT
+        parser, short = Parser("train ngram", NGRAM, computes=False), NGRAM_SHORT
+        keep_freed_memory()
     else:
         parser, short = Parser("train", TRAIN, help_action="store"), SHORT
-    own, fields = split_fields(arguments, short)
+    others, fields = split_fields(arguments, short)
     parser.set_defaults(ngram=ngram, fields=fields)
-    parser.add_argument(
-        "names", nargs="*", metavar="PRESET|TEXT", help="a row of `spanlm presets`; a file, folder or corpus"
-    )
-    parser.add_argument("--corpus", metavar="NAME|PATH", help=f"{', '.join(['demo', *CORPORA])}; a folder, a file")
+    parser.add("names", "a row of `spanlm presets`; a file, folder or corpus", nargs="*", metavar="PRESET|TEXT")
+    parser.add("--corpus", f"{', '.join(['demo', *CORPORA])}; a folder, a file", metavar="NAME|PATH")
     for option, (field, metavar, meaning) in short.items():
-        parser.add_argument(option, metavar=metavar, help=f"{meaning} ({field})")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default: the next free in runs/)")
+        parser.add(option, f"{meaning} ({field})", metavar=metavar)
+    parser.add("--out", "the run's folder (default: the next free in runs/)", Path, metavar="DIR")
     if not ngram:
         _add_training(parser)
-    parser.add_argument("--print_config", action="store_true", help="print the configuration as YAML and stop")
+    parser.add("--print_config", "print the configuration as YAML and stop", bool)
     parser.add_as_text()
-    options = parser.read(own)
+    options = parser.read(others)
     if not ngram and options.help not in (None, "all"):
         out(f"{parser.help_text(everything=False)}It shows every field of the configuration, too.")
         parser.exit()
@@ -285,16 +281,14 @@ def train(arguments: list[str]) -> argparse.Namespace:
 def _add_training(parser: Parser) -> None:
     """Add what a training is asked that the counting of n-grams is not."""
     parser.elsewhere = _fields_of_runs
-    text = "auto: go on from the last checkpoint, if any"
-    parser.add_argument("--resume", choices=("auto", "never"), default="never", help=text)
-    text = "train N runs, of training.seed and the seeds after it, in DIR/seed-1, DIR/seed-2, …"
-    parser.add_argument("--seeds", type=int, metavar="N", help=text)
+    parser.add("--resume", "auto: go on from the last checkpoint, if any", choices=("auto", "never"), default="never")
+    parser.add("--seeds", "train N runs, of training.seed and the seeds after it, in DIR/seed-1, DIR/seed-2, …", int)
     text = "choose the hidden size so that θ_M (parameters without word representations) is this number, or that of "
     text += "a one-layer LSTM with n units"
-    parser.add_argument("--match-parameters", metavar="LSTMn|NUMBER", help=text)
-    parser.add_argument("--config", type=Path, metavar="FILE", help="read the configuration from YAML")
+    parser.add("--match-parameters", text, metavar="LSTMn|NUMBER")
+    parser.add("--config", "read the configuration from YAML", Path)
     text = "write numbers and a generated text to this tracker, too"
-    parser.add_argument("--track", rare=True, choices=("tensorboard", "wandb", "trackio"), help=text)
+    parser.add("--track", text, rare=True, choices=("tensorboard", "wandb", "trackio"))
     text = "then test it beside a same-size LSTM, generate lines, draw the attention page (default: of the demo alone)"
     parser.add_argument("--tour", action=argparse.BooleanOptionalAction, help=text)
     parser.add_engine(rare="runs on Ray")
@@ -340,7 +334,7 @@ def split_fields(arguments: list[str], short: Mapping[str, tuple[str, str, str]]
 
     All fields of a group can be one option, as in YAML: `--group='{field: VALUE, …}'`.
     """
-    mine: list[str] = []
+    others: list[str] = []
     fields: Fields = {}
     rest = iter(arguments)
     for argument in rest:
@@ -348,7 +342,7 @@ def split_fields(arguments: list[str], short: Mapping[str, tuple[str, str, str]]
         name = f"--{short[name][0]}" if name in short else name
         field = name.removeprefix("--")
         if field == name or not ("." in field or field in _GROUPS):
-            mine.append(argument)
+            others.append(argument)
             continue
         value = value if equals else next(rest, "--")
         if not equals and value.startswith("--"):
@@ -360,7 +354,7 @@ def split_fields(arguments: list[str], short: Mapping[str, tuple[str, str, str]]
                 fields |= _of_group(field, yaml_group(value, field))
                 continue
         fields[field] = value
-    return mine, fields
+    return others, fields
 
 
 def _of_group(name: str, group: Mapping[str, Any]) -> Fields:

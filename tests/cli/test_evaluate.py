@@ -125,10 +125,6 @@ def test_every_verb_has_it_and_says_so(cli: Cli, tiny_run: Path, tmp_path: Path)
     how, words = "window=2", "the nearest 2 slots alone"
     option, changed = ("--attention", how), spanlm.load(tiny_run).with_attention(how)
     note = f"note: attention: {how}: {words}; not trained so\n"
-    found = json.loads(cli("evaluate", tiny_run, *option, "--json").done)
-    assert (found["attention"], found["perplexity"]) == (how, changed.evaluate().perplexity)
-    assert f"attention {how}: {words}; not trained so" in flat(cli("evaluate", tiny_run, *option).done)
-
     (tmp_path / "t.txt").write_text(f"{TEXT}\n")
     scored = cli("score", tiny_run, "t.txt", *option, "--format", "jsonl")
     rows = [json.loads(line)["surprisal"] for line in scored.out.splitlines()]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from spanlm.cli import render
 from spanlm.cli.main import main
-from spanlm.cli.render import grid, note, out, paragraph, progress, table
+from spanlm.cli.render import Progress, grid, note, out, paragraph, table
 from spanlm.cli.training_report import TrainingReport
 from spanlm.models.memories import NoMemoryConfig
 from spanlm.training.config import FinetuneConfig, OptimizerConfig
@@ -103,7 +103,7 @@ def test_a_terminal_obeys_no_cell_and_no_bar(monkeypatch: pytest.MonkeyPatch, on
 
     def act() -> None:
         grid(["a"], [[HOSTILE]])
-        with progress(shown=True) as report:
+        with Progress() as report:
             report(HOSTILE, 1, 2)
 
     text = on_terminal(act)
