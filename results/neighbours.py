@@ -9,9 +9,11 @@ from pathlib import Path
 
 from results.record import asked, save
 from results.records import Record
-from spanlm.papers.published.neighbours import MODELS, PAPER
+from spanlm.papers.paper import Plain
+from spanlm.papers.published.neighbours import PAPER
+from spanlm.store.run_folder import MODEL
 
-TABLE = PAPER.tables[0]
+ROWS = [name for name, row in PAPER.tables[0].rows.items() if row.evaluation == Plain()]
 
 
 def use(run: Path) -> Record:
@@ -26,8 +28,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", type=Path)
     folder = parser.parse_args().runs / "neighbours" / "ptb-small"
-    runs = {name: folder / name / "seed-1" for name in MODELS if name in TABLE.rows}
-    rows = {name: {"scale": "small", **use(run)} for name, run in runs.items()}
+    runs = {name: folder / name / "seed-1" for name in ROWS}
+    rows = {name: {"scale": "small", **use(run)} for name, run in runs.items() if (run / MODEL).exists()}
     save("neighbours", "context", "bits more a token with the last n words alone, test of Penn Treebank", rows)
 
 

@@ -190,7 +190,8 @@ again.
 
 def reproduce(arguments: list[str]) -> argparse.Namespace:
     parser = Parser("reproduce", REPRODUCE, more=_of_papers)
-    text = "whose tables: daniluk2017, salton2017, li2020, or yardstick, of texts with a known law"
+    text = "whose tables: daniluk2017, salton2017, li2020, yardstick (texts with a known law) or neighbours (beside "
+    text += "newer encoders)"
     parser.add("paper", text, metavar="PAPER")
     shown = {"scale": "NAME", "table": "NAME", "corpus": "NAME|PATH", "seeds": "N", "rows": "ROW"}
     shown |= {"runs": "DIR", "out": "DIR", "data_dir": "DIR", "questions": "FILE"}
