@@ -149,6 +149,8 @@ def test_side_by_side_a_task_that_fails_stops_only_what_needs_it(tiny_corpus: Pa
     assert "seed-1" in errors.pop("medium, seed 1") and "runs failed" not in found[made.tasks[0]].error
     assert errors.pop("medium-x2, seeds 1 to 2") == "needs medium, seed 1, which failed"
     assert set(errors.values()) == {""}
+    first = next(Run(made).outcomes(Engine(jobs=2)))
+    assert first.done_before and first.record, "the first page of a run that goes on has what was finished"
 
 
 @pytest.fixture
