@@ -5,6 +5,7 @@ the test text with the first seed of each.
 """
 
 import argparse
+import sys
 from pathlib import Path
 
 from results.record import asked, save
@@ -29,7 +30,9 @@ def main() -> None:
     parser.add_argument("runs", type=Path)
     folder = parser.parse_args().runs / "neighbours" / "ptb-small"
     runs = {name: folder / name / "seed-1" for name in ROWS}
-    rows = {name: {"scale": "small", **use(run)} for name, run in runs.items() if (run / MODEL).exists()}
+    if not (trained := {name: run for name, run in runs.items() if (run / MODEL).exists()}):
+        sys.exit(f"no trained run in {folder}")
+    rows = {name: {"scale": "small", **use(run)} for name, run in trained.items()}
     save("neighbours", "context", "bits more a token with the last n words alone, test of Penn Treebank", rows)
 
 
