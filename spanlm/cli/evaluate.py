@@ -33,9 +33,9 @@ from spanlm.models.ops.precision import usable
 from spanlm.options import kinds
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.model import Model, require_weights
+from spanlm.scoring.dynamic.evaluate import require_loss
 from spanlm.scoring.dynamic.statistics import DynamicStatistics
 from spanlm.scoring.dynamic.tuning import TRIALS, DynamicTuning
-from spanlm.scoring.dynamic.update import require_loss
 from spanlm.scoring.excess import Excess
 from spanlm.scoring.ngram.next_word import NgramModel
 from spanlm.scoring.options import DynamicConfig, DynamicGrid, DynamicOptions

@@ -18,7 +18,7 @@ from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import NoMemoryConfig, SpanBufferConfig
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig
 from spanlm.models.memories.span_buffer.memory import Reads
-from spanlm.scoring.dynamic.evaluate import evaluate_dynamic, read_adapting
+from spanlm.scoring.dynamic.evaluate import adapting, evaluate_dynamic, read_adapting
 from spanlm.scoring.dynamic.statistics import (
     DynamicStatistics,
     gate_temperature,
@@ -26,7 +26,6 @@ from spanlm.scoring.dynamic.statistics import (
     segment_gradients,
 )
 from spanlm.scoring.dynamic.tuning import tune_dynamic
-from spanlm.scoring.dynamic.update import adapting
 from spanlm.scoring.options import Context, DynamicConfig
 from spanlm.scoring.perplexity import Evaluation
 from spanlm.scoring.protocol import STANDARD, Protocol

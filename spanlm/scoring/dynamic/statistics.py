@@ -134,7 +134,7 @@ def _scores(head: Head, readout: Readout, targets: Tensor, loss: DynamicLoss) ->
     if loss == "likelihood":
         scores = head.score(readout, targets)
         return scores, scores.log_prob
-    assert isinstance(head, MixingHead) and readout.mixture is not None  # `require_fit` refuses other models
+    assert isinstance(head, MixingHead) and readout.mixture is not None  # `require_loss` refuses other models
     scores, trained = readout.mixture.score_twice(head, readout.features, targets)
     return scores, trained.log_prob - trained.extra_loss
 

@@ -26,9 +26,8 @@ from typing import Any
 from spanlm.data.corpora import Corpus
 from spanlm.errors import RunError, require
 from spanlm.models.interfaces import NextWordModel
-from spanlm.scoring.dynamic.evaluate import DivergedError, diverged, read_adapting
+from spanlm.scoring.dynamic.evaluate import DivergedError, diverged, read_adapting, require_fit
 from spanlm.scoring.dynamic.statistics import DynamicStatistics
-from spanlm.scoring.dynamic.update import require_fit, require_own
 from spanlm.scoring.options import LENGTH, DynamicConfig
 from spanlm.scoring.protocol import STANDARD, Protocol
 from spanlm.scoring.stream import Report, quiet, read
@@ -182,9 +181,7 @@ def tune_dynamic(
     """
     require(first_tokens >= 1, "dynamic.first_tokens", first_tokens, "at least 1")
     require(finalists >= 0, "dynamic.finalists", finalists, "0 or more")
-    require_own(statistics, model)
-    for config in grid:
-        require_fit(config, statistics, model)
+    require_fit(statistics, model, grid)
     trials = trials or Trials()
     search = _Search(model, corpus, split, statistics, replace(protocol, batch_size=1), report, trials)
     segments = replace(protocol, batch_size=None).batcher(corpus, split).segments()
