@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
@@ -13,7 +14,6 @@ from spanlm.models.ensemble import Ensemble
 from spanlm.runs.loading import load
 from spanlm.runs.model import Model, require_weights
 from spanlm.runs.requests import OpenVocabulary, ValidInStreams, fields_as_keywords
-from spanlm.runs.texts import Texts
 from spanlm.scoring.combination import EnsembleEvaluation, TunedWeights, evaluate_members, tune_weights
 from spanlm.store.files import is_hf
 
@@ -58,12 +58,8 @@ class TrainedEnsemble(Model):
         self._runs = tuple(run.in_words_of(first) for run in runs)
         ensemble = Ensemble([run.model for run in self._runs], weights).eval()
         memories = [run.config.model.memory for run in trained]
-        if not trained:
-            super().__init__(ensemble, first.texts)
-            return
-        read = first.texts
-        texts = Texts(read.vocabulary, read.data, read.folder, batching=read.batching, memories=memories)
-        super().__init__(ensemble, texts, first.config)
+        texts = replace(first.texts, memories=memories) if trained else first.texts
+        super().__init__(ensemble, texts, first.config if trained else None)
 
     @property
     def runs(self) -> tuple[Model, ...]:

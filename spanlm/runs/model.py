@@ -334,7 +334,6 @@ class Model:
 
     def compare(self, good: str, bad: str) -> Compared:
         """Compare the probabilities of two sentences, line ends included."""
-        list(require_texts((good, bad)))
         return compare_pairs([Pair(good, bad)], lambda texts: self.score_texts(texts)[0])[0]
 
     @fields_as_keywords(Cloze)

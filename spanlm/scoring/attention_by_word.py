@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,13 +17,6 @@ from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError
 from spanlm.scoring.attention import AttentionRecord
 from spanlm.scoring.fold import fold
-
-
-class _Unit(NamedTuple):
-    """A written word or a line end, and its number of tokens."""
-
-    text: str
-    size: int
 
 
 def by_written_word(record: AttentionRecord, tokenizer: Tokenizer) -> AttentionRecord:
@@ -38,28 +30,28 @@ def by_written_word(record: AttentionRecord, tokenizer: Tokenizer) -> AttentionR
     if record.span > 1:
         raise InputError("rows", "words", f"the model looks at spans of {record.span} tokens, which are no words")
     whole, opened = [record.words[0], *record.targets], record.first_token == 0 and record.words[0] == EOS
-    units = [_Unit(EOS, 1)] * opened + list(_units(whole[opened:], tokenizer))
-    bounds = [*accumulate((unit.size for unit in units), initial=0)]
-    owner = np.repeat(np.arange(len(units)), [unit.size for unit in units])
+    texts, sizes = zip(*[(EOS, 1)] * opened, *_units(whole[opened:], tokenizer), strict=True)
+    bounds = [*accumulate(sizes, initial=0)]
+    owner = np.repeat(np.arange(len(texts)), sizes)
     firsts = bounds[1:-1]
-    weights = np.zeros((len(firsts), len(units)), np.float32)
+    weights = np.zeros((len(firsts), len(texts)), np.float32)
     lags = np.asarray(record.lags)
     for row, first in enumerate(firsts):  # predicted at the position before
         sources = first - 1 - lags
         held = sources >= 0
         # column L − 1 − lag, of L words
-        np.add.at(weights[row], len(units) - 1 - (row - owner[sources[held]]), record.weights[first - 1][held])
+        np.add.at(weights[row], len(texts) - 1 - (row - owner[sources[held]]), record.weights[first - 1][held])
     used = np.flatnonzero(weights.any(axis=0))
     places = [first - 1 for first in firsts]
     ends = record.ends if record.ends is not None else np.zeros(len(record))
-    closing = {number for number, unit in enumerate(units) if unit.text == EOS}
+    closing = {number for number, text in enumerate(texts) if text == EOS}
     sums = fold([np.nan, *record.surprisal.tolist()], [np.nan, *ends.tolist()], bounds, closing)
     starts = sorted({max(0, int(owner[start + 1]) - 1) for start in record.starts})
     return replace(
         record,
-        words=[unit.text for unit in units[:-1]],
-        targets=[unit.text for unit in units[1:]],
-        weights=weights[:, (used[0] if len(used) else len(units) - 1) :],
+        words=[*texts[:-1]],
+        targets=[*texts[1:]],
+        weights=weights[:, (used[0] if len(used) else len(texts) - 1) :],
         surprisal=np.array(sums[1:]),
         entropy=record.entropy[places],
         rank=record.rank[places],
@@ -73,12 +65,13 @@ def by_written_word(record: AttentionRecord, tokenizer: Tokenizer) -> AttentionR
     )
 
 
-def _units(tokens: Sequence[str], tokenizer: Tokenizer) -> list[_Unit]:
+def _units(tokens: Sequence[str], tokenizer: Tokenizer) -> list[tuple[str, int]]:
+    """Return the written words and line ends that tokens make, with their numbers of tokens."""
     ends = [at for at, token in enumerate(tokens) if token == EOS]
-    units = []
+    units = list[tuple[str, int]]()
     for start, end in pairwise([-1, *ends, *([len(tokens)] if len(tokens) - 1 not in ends else [])]):
         line = tokenizer.text(tokens[start + 1 : end])
         *words, rest = map(len, tokenizer.by_word(line))
-        units += [_Unit(word, size) for word, size in zip(written_words(line), words, strict=True)]
-        units += [_Unit(EOS, rest + 1)] * (end < len(tokens)) or [_Unit("", rest)] * (rest > 0)
+        units += zip(written_words(line), words, strict=True)
+        units += [(EOS, rest + 1)] * (end < len(tokens)) or [("", rest)] * (rest > 0)
     return units

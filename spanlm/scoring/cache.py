@@ -244,15 +244,11 @@ def tune_grid(
     best = dict(zip(axes, points[losses.index(lowest)], strict=True))
     chosen = config(**best, tuned_on=text)
     tried = [point(*values, loss) for values, loss in zip(points, losses, strict=True)]
-    notes = [*_edges(type(chosen), best, axes), *protocol.tuning_notes]
+    names = {name: full_name(type(chosen), name) for name in axes}
+    notes: list[str] = [edge_note(names[name], value, axes[name]) for name, value in best.items()]
+    if best["lambda_"] == 0:
+        share = names["lambda_"]
+        notes = [Note(f"{named(share)}=0: no {share.partition('.')[0]} of the grid helps.")]
+    notes = [*filter(None, notes), *protocol.tuning_notes]
     loss = perplexity(plain.item() / batcher.targets)
     return GridTuning(text, batcher.targets, loss, chosen, lowest, tried, notes)
-
-
-def _edges(config: type, best: Mapping[str, float], axes: Mapping[str, Sequence[float]]) -> list[str]:
-    """Return notes if the best point is on the edge of the grid."""
-    if best["lambda_"] == 0:
-        name = full_name(config, "lambda_")
-        return [Note(f"{named(name)}=0: no {name.partition('.')[0]} of the grid helps.")]
-    notes = [edge_note(full_name(config, name), value, axes[name]) for name, value in best.items()]
-    return [note for note in notes if note]

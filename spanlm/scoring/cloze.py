@@ -26,8 +26,8 @@ q_<, and context words are not scored. Questions are read side by side and indep
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice, product
 from statistics import fmean
 from typing import Any, Literal, get_args
@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from spanlm.data.cbt import Defect, Question
 from spanlm.data.tokenizer import Tokenizer
-from spanlm.data.vocabulary import Vocabulary
+from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require
 from spanlm.models.interfaces import NextWordModel
 from spanlm.scoring.options import ClozeContext, ClozeOptions
@@ -120,11 +120,12 @@ def rank_questions(
     Raises:
         InputError: a context is not query though no <eos> opens sentences.
     """
-    options = replace(options, contexts=options.contexts or ("full",))
-    for context in options.contexts or ():
+    contexts = options.contexts or ("full",)
+    for context in contexts:
         opened = predict_first or context == "query"
         require(opened, "context", context, "query where sentences are not opened by <eos>")
-    return _Ranker(model, vocabulary, tokenizer, [vocabulary.eos_id] * predict_first, options).ranked(iter(questions))
+    opening = [vocabulary.eos_id] * predict_first
+    return _Ranker(model, vocabulary, tokenizer, opening, contexts, options).ranked(iter(questions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +146,15 @@ class _Ranker:
     vocabulary: Vocabulary
     tokenizer: Tokenizer
     opening: list[int]
+    contexts: Sequence[ClozeContext]
     options: ClozeOptions
 
     def ranked(self, questions: Iterator[Question | Defect]) -> Iterator[RankedQuestion | Defect]:
-        contexts, size = self.options.contexts or (), self.options.batch_size
+        size = self.options.batch_size
         while items := list(islice(questions, size * BATCHES)):
             prepared = [self._prepared(item) for item in items]
             gaps, firsts = [item for item in prepared if isinstance(item, _Gap)], dict[Ids, int]()
-            for gap, context in product(gaps, contexts):
+            for gap, context in product(gaps, self.contexts):
                 texts, first = self._texts(gap, context)
                 firsts |= dict.fromkeys(texts, first)
             log_p, _ = read_texts(self.model, firsts, self.options.precision, size * CANDIDATES)
@@ -160,7 +162,7 @@ class _Ranker:
                 if isinstance(item, Defect):
                     yield item
                 else:
-                    yield from (self._scored(item, context, log_p) for context in contexts)
+                    yield from (self._scored(item, context, log_p) for context in self.contexts)
 
     def _texts(self, gap: _Gap, context: ClozeContext) -> tuple[list[Ids], int]:
         """Return the text for each candidate, and the index of the first predicted query word."""
@@ -179,21 +181,22 @@ class _Ranker:
         """Encode a question; return a defect if it cannot be ranked."""
         try:
             return item if isinstance(item, Defect) else self._gap(item)
-        except InputError as error:  # raised for reserved words, such as <eos> among the candidates
+        except InputError as error:
             return Defect(item.file, item.line, str(error))
 
-    def _gap(self, question: Question) -> _Gap | Defect:
+    def _gap(self, question: Question) -> _Gap:
+        """Encode a question; InputError: it cannot be ranked, or has a reserved word, as <eos> among the candidates."""
         words = [self._after(question.before, candidate) for candidate in question.candidates]
         oov = tuple(any(word not in self.vocabulary for word in candidate) for candidate in words)
         if all(oov):
-            return Defect(question.file, question.line, f"none of the {len(oov)} candidates is in the vocabulary")
-        before = self._ids(question.before)
+            raise InputError(f"none of the {len(oov)} candidates is in the vocabulary")
+        before = self.vocabulary.encode(self._after("", question.before))
         if not (self.opening or before):
             problem = "the gap is the first word, which this model only reads (training.batching.predict_first=false)"
-            return Defect(question.file, question.line, problem)
+            raise InputError(problem)
         return _Gap(
             question,
-            [id for sentence in question.context for id in (self.vocabulary.eos_id, *self._ids(sentence))],
+            self.vocabulary.encode(word for text in question.context for word in (EOS, *self._after("", text))),
             before,
             self.vocabulary.encode(self._after("any", question.after)),
             [tuple(self.vocabulary.encode(candidate)) for candidate in words],
@@ -201,11 +204,8 @@ class _Ranker:
         )
 
     def _after(self, before: str, text: str) -> list[str]:
-        """Return the tokens of words that follow others."""
+        """Return the tokens of words that follow others, or none."""
         return self.tokenizer.tokens(f" {text}" if before and text else text)
-
-    def _ids(self, text: str) -> list[int]:
-        return self.vocabulary.encode(self.tokenizer.tokens(text))
 
 
 @dataclass(frozen=True, slots=True)

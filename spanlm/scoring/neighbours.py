@@ -16,7 +16,7 @@ The search is exact: products with all keys, some at a time, in float32.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spanlm.data.batching import Segment
 from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import cached, caching, is_whole
@@ -37,7 +36,7 @@ from spanlm.scoring.cache import GridTuning, mixed, tune_grid
 from spanlm.scoring.options import NeighboursConfig, NeighboursGrid
 from spanlm.scoring.perplexity import Evaluation, measure
 from spanlm.scoring.protocol import STANDARD, Protocol
-from spanlm.scoring.stream import Reading, Report, Scored, log_p, quiet, read
+from spanlm.scoring.stream import Reading, Report, log_p, quiet, read
 from spanlm.store.run_folder import model_digest
 
 FORMAT, HEADER_BYTES = 1, 512
@@ -195,11 +194,14 @@ def evaluate_neighbours(
     """
     question = Neighbours(store, config.k, (config.temperature,), config.lambda_)
     columns = {"log_p": "", "mixed": f"{config.description} in {store.text}"}
-
-    def reader(segments: Iterable[Segment]) -> Iterator[Scored]:
-        return read(model, segments, protocol, log_p, question)
-
-    plain, result = measure(reader, corpus, split, protocol, columns, length=LENGTH)
+    plain, result = measure(
+        lambda segments: read(model, segments, protocol, log_p, question),
+        corpus,
+        split,
+        protocol,
+        columns,
+        length=LENGTH,
+    )
     return replace(result, without_neighbours=plain)
 
 

@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from spanlm.data.batching import Segment
 from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError, RunError, SpanlmError, require
+from spanlm.errors import InputError, RunError, SpanlmError
 from spanlm.models.interfaces import Head, LMState, Memory, MixingHead, NextWordModel, Readout, Scores
 from spanlm.models.ops.precision import autocast, products
 from spanlm.options import Precision
@@ -200,15 +200,9 @@ def gather_statistics(
     A segment has `streams` of 5 steps; the first `segments` segments are read, or all. `report` is called after each.
 
     Raises:
-        InputError: the corpus has no training part, or `segments` is below 1.
+        InputError: the corpus has no training part.
         RunError: all gradients are zero, or some are not finite.
     """
-    require(segments is None or segments >= 1, "dynamic.statistics", segments, "at least 1 segment")
-    if PART not in corpus.splits:
-        raise InputError(
-            f"dynamic evaluation needs gradient statistics of the training text, and {corpus.name} has no {PART} "
-            f"part. Name the folder that has it, or put this model's statistics into the run's folder."
-        )
     batcher = replace(protocol, batch_size=streams).batcher(corpus, PART, in_order=True, length=LENGTH, whole=False)
     weights = learning_weights(model)
     sums = [torch.zeros_like(weight) for weight in weights.values()]
