@@ -32,7 +32,6 @@ from spanlm.models.memories import KeyValueConfig, RecurrentMemoryConfig
 from spanlm.runs.model import TrainedModel, require_weights
 from spanlm.runs.texts import text_to_attend
 from spanlm.scoring import attention
-from spanlm.scoring.attention_by_word import by_written_word
 from spanlm.scoring.words import places_of
 from spanlm.store.plain import several
 
@@ -123,7 +122,7 @@ def _text(options: argparse.Namespace) -> None:
     settings["word_ends"] = model.texts.tokenizer.word_ends
     record = attention.attention_record(model.model, model.vocabulary, text.words, **settings)
     if options.rows == "words":
-        record = by_written_word(record, model.texts.tokenizer)
+        record = attention.by_written_word(record, model.texts.tokenizer)
     if options.out is not None:
         export.save_attention(record, options.out)
     else:
@@ -242,7 +241,7 @@ def _sentence(name: str, model: TrainedModel, text: str, rows: str | None) -> at
     settings: dict[str, Any] = {"title": name, "about": about, "predict_first": predict_first}
     settings["word_ends"] = model.texts.tokenizer.word_ends
     record = attention.attention_record(model.model, model.vocabulary, words, **settings)
-    return record if rows != "words" else by_written_word(record, model.texts.tokenizer)
+    return record if rows != "words" else attention.by_written_word(record, model.texts.tokenizer)
 
 
 def _weights(record: attention.AttentionRecord, position: int) -> str:
