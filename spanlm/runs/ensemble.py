@@ -14,7 +14,7 @@ from spanlm.models.ensemble import Ensemble
 from spanlm.runs.loading import load
 from spanlm.runs.model import Model, require_weights
 from spanlm.runs.requests import OpenVocabulary, ValidInStreams, fields_as_keywords
-from spanlm.scoring.combination import EnsembleEvaluation, TunedWeights, evaluate_members, tune_weights
+from spanlm.scoring.combination import EnsembleEvaluation, TunedWeights, em_weights, evaluate_members, log_p_of_each
 from spanlm.store.files import is_hf
 
 
@@ -84,8 +84,12 @@ class TrainedEnsemble(Model):
 
     @fields_as_keywords(ValidInStreams)
     def tune_weights(self, request: ValidInStreams) -> TunedWeights:
-        """Find the best mixture weights for a split, for `reweighted`; the arguments are those of `evaluate`."""
-        return tune_weights(self.model, *self.texts.counted(request))
+        """Find the weights of the linear mixture that fit a split best, for `reweighted`; never the split to report.
+
+        The text is read once, its lines as in training; memory holds one float64 number per token and member. The
+        arguments are those of `evaluate`.
+        """
+        return em_weights(log_p_of_each(self.model, self.model.head.each, *self.texts.counted(request)))
 
 
 def load_ensemble(

@@ -53,7 +53,7 @@ from spanlm.scoring.dynamic.statistics import (
 from spanlm.scoring.dynamic.tuning import TRIALS, DynamicTuning, Trials, tune_dynamic
 from spanlm.scoring.excess import Excess, excess_by_lag
 from spanlm.scoring.fold import fold
-from spanlm.scoring.generation import Drawn, draw, draw_samples
+from spanlm.scoring.generation import Continuations, Drawn
 from spanlm.scoring.neighbours import (
     Datastore,
     NeighboursTuning,
@@ -65,7 +65,7 @@ from spanlm.scoring.neighbours import (
 from spanlm.scoring.options import CacheConfig, Context, State
 from spanlm.scoring.pairs import Compared, Pair, compare_pairs
 from spanlm.scoring.perplexity import Evaluation, evaluate
-from spanlm.scoring.prefix_tree import Prefixes, TextScore, by_written_words, score_texts
+from spanlm.scoring.prefix_tree import Prefixes, TextScore, by_written_words, read_texts
 from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.stream import Report, quiet
 from spanlm.scoring.words import WordScore, WrittenScore, joined_scores, score_words
@@ -319,10 +319,14 @@ class Model:
         return scores, prefixes
 
     def _log_probs_of(self, texts: list[list[int]], precision: Precision) -> tuple[list[list[float]], Prefixes]:
-        """Return log p of every predicted word of texts given by id, and the words read."""
-        network, predict_first = self.predictor("score"), self.texts.predict_first
-        settings: dict[str, Any] = {"predict_first": predict_first, "precision": precision}
-        return score_texts(network, texts, self.vocabulary.eos_id, **settings, word_ends=self.texts.tokenizer.word_ends)
+        """Return log p of every predicted word of texts given by id, then of their ends of words, and the words read.
+
+        A text should end with <eos> if its end is to count.
+        """
+        opened = [(*[self.vocabulary.eos_id] * self.texts.predict_first, *text) for text in texts]
+        ends = self.texts.tokenizer.word_ends
+        values, read = read_texts(self.predictor("score"), dict.fromkeys(opened, 1), precision, word_ends=ends)
+        return [values[text].T.ravel().tolist() for text in opened], Prefixes(sum(map(len, opened)), read)
 
     def _folded(self, text: str, values: list[float]) -> TextScore:
         """Fold log p of the tokens and of the ends of words, of one line."""
@@ -369,21 +373,17 @@ class Model:
         Raises:
             InputError: an option is outside its range, or the model needs a first word and the prompt has none.
         """
-        return [drawn.word for drawn in self._drawn(request)]
+        return [drawn.word for drawn in self._continued(request.prompt).draw(request)]
 
     @fields_as_keywords(Continue)
     def words(self, request: Continue) -> Iterator[str]:
         """Yield the words of `generate` as they are drawn."""
-        return (drawn.word for drawn in self._drawn(request))
+        return (drawn.word for drawn in self._continued(request.prompt).draw(request))
 
     @fields_as_keywords(Continue)
     def draw(self, request: Continue) -> Iterator[Drawn]:
         """Yield the words of `generate` as they are drawn, with the distributions they were drawn from."""
-        return self._drawn(request)
-
-    def _drawn(self, request: Continue) -> Iterator[Drawn]:
-        network, texts = self.predictor("generate"), self.texts
-        return draw(network, self.vocabulary, texts.prompt(request.prompt), request, **self._lines())
+        return self._continued(request.prompt).draw(request)
 
     @fields_as_keywords(Samples)
     def samples(self, request: Samples) -> Iterator[list[str]]:
@@ -391,12 +391,12 @@ class Model:
 
         Sample n, from 0, equals `generate` with seed + n, up to rounding.
         """
-        network, prompt = self.predictor("generate"), self.texts.prompt(request.prompt)
-        return draw_samples(network, self.vocabulary, prompt, request, request.count, **self._lines())
+        return self._continued(request.prompt).samples(request, request.count)
 
-    def _lines(self) -> dict[str, bool]:
-        """Return the settings that decide how a generated text goes on after a line end."""
-        return {"line_by_line": self.texts.line_by_line, "predict_first": self.texts.predict_first}
+    def _continued(self, prompt: str) -> Continuations:
+        network, texts = self.predictor("generate"), self.texts
+        words = texts.prompt(prompt)
+        return Continuations(network, self.vocabulary, words, texts.line_by_line, texts.predict_first)
 
     @fields_as_keywords(TuneCache)
     def tune_cache(self, request: TuneCache) -> CacheTuning:

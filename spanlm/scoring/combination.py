@@ -97,19 +97,6 @@ def evaluate_members(
     )
 
 
-def tune_weights(
-    ensemble: Ensemble, corpus: Corpus, split: str = "valid", protocol: Protocol = STANDARD
-) -> TunedWeights:
-    """Find the weights of the linear mixture that fit a split best; never tune on the split to report.
-
-    The text is read once, its lines as in training; memory holds one float64 number per token and member.
-
-    Raises:
-        InputError: the corpus has no such split.
-    """
-    return em_weights(log_p_of_each(ensemble, ensemble.head.each, corpus, split, protocol))
-
-
 def log_p_of_each(
     model: NextWordModel,
     log_p_of: Callable[[Readout, Tensor], Tensor],

@@ -98,27 +98,22 @@ class Datastore:
         return (codes >> 32).int().view(torch.float32), words.to(query.device)
 
 
-def neighbours_log_prob(distances: Tensor, words: Tensor, targets: Tensor, temperatures: Sequence[float]) -> Tensor:
-    """Return log p_kNN of targets (Q,) at several T, (Q, T) float64, from d and words (Q, K) of their neighbours."""
-    above = (distances - distances[:, :1]).double()
-    hit = words == targets.unsqueeze(1)
-    columns = []
-    for temperature in temperatures:
-        weights = (above / -temperature).exp_()
-        columns.append((weights.where(hit, 0).sum(1) / weights.sum(1)).log())
-    return torch.stack(columns, 1)
-
-
 class Neighbours:
-    """Question for log p_kNN at several T, and log p with the first of them mixed in: answers `other`, `mixed`."""
+    """Question for log p_kNN at several T, (N, T) float64, and log p with the first mixed in: `other`, `mixed`."""
 
     def __init__(self, store: Datastore, k: int, temperatures: Sequence[float], share: float = 0.0) -> None:
         require(k <= len(store.keys), "neighbours.k", k, f"at most {len(store.keys):,}, the words of {store.text}")
         self._store, self._k, self._temperatures, self._share = store, k, temperatures, share
 
     def __call__(self, reading: Reading) -> Mapping[str, Tensor]:
-        nearest = self._store.nearest(reading.flat(reading.readout.features), self._k)
-        other = neighbours_log_prob(*nearest, reading.flat(reading.segment.targets), self._temperatures)
+        distances, words = self._store.nearest(reading.flat(reading.readout.features), self._k)
+        above = (distances - distances[:, :1]).double()
+        hit = words == reading.flat(reading.segment.targets).unsqueeze(1)
+        columns = []
+        for temperature in self._temperatures:
+            weights = (above / -temperature).exp_()
+            columns.append((weights.where(hit, 0).sum(1) / weights.sum(1)).log())
+        other = torch.stack(columns, 1)
         return {"other": other, "mixed": mixed(log_p(reading)["log_p"], other[:, 0], self._share)}
 
 
