@@ -128,8 +128,8 @@ class Texts:
         """Replace the marks at the ends of lines by white space, unless `data.marks` or the tokenizer keeps them."""
         if self.tokenizer.exact:
             return iter(lines)
-        kept = self.data.keeps_marks(self.vocabulary)
-        return (without_marks(line, kept) for line in lines)
+        keeps_marks = self.data.keeps_marks(self.vocabulary)
+        return (without_marks(line, keeps_marks) for line in lines)
 
     def unmarked_text(self, text: str) -> str:
         return "\n".join(self.unmarked(text.split("\n")))

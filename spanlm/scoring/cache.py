@@ -77,8 +77,8 @@ class _Caches:
             before = None if reading.fresh else replace(before, filled=before.filled & ~reading.segment.reset)
         keys, followed, held = h, words, filled
         if before is not None:
-            kept = (x[-most:] for x in (before.keys, before.words, before.filled))
-            keys, followed, held = map(torch.cat, zip(kept, (h, words, filled), strict=True))
+            latest = (x[-most:] for x in (before.keys, before.words, before.filled))
+            keys, followed, held = map(torch.cat, zip(latest, (h, words, filled), strict=True))
         self._lookup = Lookup(h, keys, followed, held, most)
         return self._lookup
 
@@ -139,13 +139,13 @@ def cached_words(
         steps = begin + np.flatnonzero(~np.isnan(surprisal[begin:end]))
         h, targets = torch.from_numpy(features[steps]).unsqueeze(1), torch.tensor(words)[steps].unsqueeze(1)
         lookup = Lookup(h, h, targets, torch.ones_like(targets, dtype=torch.bool), config.window)
-        chance, *looked = cache_places(lookup, config.theta, PLACES)
+        chance, *columns = cache_places(lookup, config.theta, PLACES)
         log_p = -torch.from_numpy(surprisal[steps]).unsqueeze(1)
         log_p = mixed(log_p, chance.double().log(), config.lambda_)
         result.surprisal[steps] = 0.0 - log_p.squeeze(1).numpy()
         result.chance[steps] = chance.squeeze(1).numpy()
-        kept = zip(*(x.squeeze(1).tolist() for x in looked), strict=True)
-        for step, (places, shares) in zip(steps.tolist(), kept, strict=True):
+        looked_at = zip(*(x.squeeze(1).tolist() for x in columns), strict=True)
+        for step, (places, shares) in zip(steps.tolist(), looked_at, strict=True):
             both = zip(places, shares, strict=True)
             result.places[step] = [(int(steps[place]), share) for place, share in both if share > 0]
     return result

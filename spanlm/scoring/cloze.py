@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from spanlm.data.cbt import Defect, Question
 from spanlm.data.tokenizer import Tokenizer
 from spanlm.data.vocabulary import EOS, Vocabulary
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError
 from spanlm.models.interfaces import NextWordModel
 from spanlm.scoring.options import ClozeContext, ClozeOptions
 from spanlm.scoring.prefix_tree import Ids, read_texts
@@ -116,14 +116,8 @@ def rank_questions(
     Returns:
         For each question, its ranks in the order of `options.contexts`, or a defect: its own, or all candidates are
         outside the vocabulary, one is a reserved word, or they come first in a sentence that no <eos> opens.
-
-    Raises:
-        InputError: a context is not query though no <eos> opens sentences.
     """
     contexts = options.contexts or ("full",)
-    for context in contexts:
-        opened = predict_first or context == "query"
-        require(opened, "context", context, "query where sentences are not opened by <eos>")
     opening = [vocabulary.eos_id] * predict_first
     return _Ranker(model, vocabulary, tokenizer, opening, contexts, options).ranked(iter(questions))
 

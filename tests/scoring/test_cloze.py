@@ -11,7 +11,6 @@ from spanlm.data.cbt import Defect, Question
 from spanlm.data.config import WordRule
 from spanlm.data.tokenizer import Words, tokenize
 from spanlm.data.vocabulary import EOS
-from spanlm.errors import InputError
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.scoring import prefix_tree
 from spanlm.scoring.cloze import BATCHES, SCORES, Accuracy, ClozeTally, RankedQuestion, macro_average, rank_questions
@@ -121,8 +120,6 @@ def test_where_nothing_opens_a_sentence_its_first_word_has_no_score(batch_size: 
             whole, place = loop(MODEL, item.question, "query", predict_first=False)
             assert list(item.sentence) == pytest.approx(whole, rel=1e-10)
             assert list(item.candidate) == pytest.approx(place, rel=1e-10)
-    with pytest.raises(InputError, match="context=full: must be query where sentences are not opened"):
-        rank(contexts=["full"], predict_first=False)
 
 
 def test_contexts_too_long_to_be_read_at_once_are_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

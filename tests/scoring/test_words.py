@@ -136,12 +136,6 @@ def test_of_lines_that_nothing_opens_the_first_word_is_read_and_has_no_numbers(
         assert_rows(score(joined(lines), eos=eos, predict_first=False), expected, base=2)
 
 
-@pytest.mark.parametrize("state", ["carry", "document"])
-def test_lines_that_nothing_opens_know_nothing_of_each_other(state: Context) -> None:
-    with pytest.raises(InputError, match=f"state={state}: must be line where lines are not opened"):
-        score(["the"], state=state, predict_first=False)
-
-
 @pytest.mark.parametrize("state", CONTEXTS)
 def test_rows_come_before_the_text_ends(state: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(words, "STEPS", 10)

@@ -217,8 +217,8 @@ class _Search:
     def read(self, config: DynamicConfig, most: int | None, label: str) -> Tally:
         """Read the text, or its first `most` tokens, with adapting weights, unless the run has that trial."""
         key = {**self._key, "settings": config.to_json() | {"tuned_on": None}, "first_tokens": most}
-        if (kept := self.trials.find(key)) is not None:
-            return kept
+        if (finished := self.trials.find(key)) is not None:
+            return finished
         began, total, label = time.perf_counter(), Tally(), f"{label}, η {config.rate:.3g}, λ {config.decay:.3g}"
         batcher = self.protocol.batcher(self.corpus, self.split, in_order=True, length=LENGTH)
         settings: dict[str, Any] = {"precision": self.protocol.precision, "most": most}
