@@ -40,7 +40,6 @@ STREAMS = BatchingConfig(kind="streams")
 _LOG = logging.getLogger(__name__)
 _CONTEXTS: dict[BatchingKind, Context] = {kind: context for context, kind in KINDS.items()}
 
-
 _CHANGED = "not the text that it was when this model was trained, which may have read some of it"
 
 
@@ -304,9 +303,8 @@ class Texts:
         Raises:
             InputError: there is no such corpus or part, or the corpus has another vocabulary or is cut in another way.
         """
-        if not isinstance(corpus, Corpus):
-            corpus = self.corpus(LoadCorpus(corpus, None if split == WHOLE else split))
-        loaded = corpus
+        whole = None if split == WHOLE else split
+        loaded = corpus if isinstance(corpus, Corpus) else self.corpus(LoadCorpus(corpus, whole))
         if loaded.vocabulary.hash != self.vocabulary.hash:
             raise InputError(
                 f"{loaded.name}: is encoded with another vocabulary than the model's. Load it with model.corpus(...)."
@@ -351,12 +349,9 @@ class Texts:
             if context == "document" and len(tokens.documents) == 1:
                 instead = "line" if self._remembers_everything else "carry, which is the same here"
                 starts = (corpus.config or self.data).effective_documents
-                raise InputError(
-                    "state",
-                    state,
-                    f"{corpus.name} {split} is one document, so there is nothing to reset at",
-                    f"Take {instead}; data.documents says what starts a document ({starts}).",
-                )
+                why = f"{corpus.name} {split} is one document, so there is nothing to reset at"
+                way = f"Take {instead}; data.documents says what starts a document ({starts})."
+                raise InputError("state", state, why, way)
         most = f"at most {len(tokens)}, the tokens of {corpus.name} {split}"
         require(context != "carry" or (batch_size or 1) <= len(tokens), "batch_size", batch_size, most)
         return Protocol(context=context, batch_size=batch_size, precision=precision, predict_first=self.predict_first)
@@ -378,25 +373,12 @@ class Texts:
                 the model does not predict first words (training.batching.predict_first=false).
         """
         if state == "carry" and self._remembers_everything:
-            raise InputError(
-                "state",
-                "carry",
-                (
-                    "the model remembers everything since the last reset (as with model.memory.window=null), and carry "
-                    f"would make that {text}"
-                ),
-                "Take line or document.",
-            )
+            why = "the model remembers everything since the last reset (as with model.memory.window=null)"
+            raise InputError("state", "carry", f"{why}, and carry would make that {text}", "Take line or document.")
         if state != "line" and not self.predict_first:
-            raise InputError(
-                "state",
-                state,
-                (
-                    "the model was trained on sentences that know nothing of each other and that no <eos> opens "
-                    "(training.batching.predict_first=false), so it has never read what stands between two"
-                ),
-                "Take line.",
-            )
+            why = "the model was trained on sentences that know nothing of each other and that no <eos> opens"
+            reason = f"{why} (training.batching.predict_first=false), so it has never read what stands between two"
+            raise InputError("state", state, reason, "Take line.")
 
     def cloze_contexts(self, contexts: Iterable[ClozeContext] | None) -> tuple[ClozeContext, ...]:
         """Return the contexts to read before the query of a cloze question; None: the longest that the model can use.
@@ -409,12 +391,8 @@ class Texts:
         contexts = tuple(contexts)
         require(bool(contexts), "contexts", "()", "some of full, query")
         if self.line_by_line and "full" in contexts:
-            raise InputError(
-                "context",
-                "full",
-                "the model was trained on independent lines, so it cannot use the sentences before the query",
-                "Take context query.",
-            )
+            why = "the model was trained on independent lines, so it cannot use the sentences before the query"
+            raise InputError("context", "full", why, "Take context query.")
         return contexts
 
     def reading(self) -> dict[str, str]:

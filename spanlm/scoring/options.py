@@ -29,7 +29,6 @@ State = Literal["auto", "carry", "document", "line"]
 BASES = {"2": 2.0, "e": math.e, "10": 10.0}
 """Bases of logarithms by their names on the command line: bits, nats and bans."""
 
-
 SPELL_UNKNOWN = (
     "words outside the vocabulary cost their spelling, too: p(<unk>) times p of a model of characters, counted over "
     "words that training saw once (all, if <unk> stands in its text)"

@@ -106,7 +106,6 @@ def test_numbers_out_of_range_are_refused(name: str, value: int, limit: str) -> 
 
 SMALL_GRID: dict[str, Any] = {"rates": [0.0005, 0.002], "decays": [0.02], "epsilon": 0.001}
 
-
 Search = tuple[Path, DynamicTuning]
 
 

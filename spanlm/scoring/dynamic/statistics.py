@@ -50,13 +50,11 @@ DYNAMIC = "dynamic.safetensors"
 STREAMS = 100
 """Streams side by side, as published."""
 
-
 PART: Split = "train"
 
 ADVANCE = 64
 """Segments cut at a time. Cutting between two passes of a model, whose weights fill the processor's caches, takes
 twenty times as long (measured: 0.44 ms a segment against 0.02; the passes of a small model: 6)."""
-
 
 _KEPT = ("text", "segments", "read", "tokens", "whole", "gate_temperature")
 """Fields in the file, beside the tensors."""
