@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import cast, get_args
 
 from spanlm.data.config import CONVENTIONS, CORPORA, DEMO, SPLITS, BatchingKind, DataConfig, Part, Split, WordRule
 from spanlm.data.corpora import WHOLE, Corpus, as_read, count_training_words, load_corpus, load_text
@@ -23,6 +23,7 @@ from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, Note, RunError, named, require
 from spanlm.models.memories import AnyMemoryConfig
 from spanlm.options import Precision
+from spanlm.runs.requests import InStreams, OnText, OpenVocabulary
 from spanlm.scoring.options import ClozeContext, Context, State
 from spanlm.scoring.predictors import Frequencies
 from spanlm.scoring.protocol import KINDS, Protocol
@@ -31,10 +32,6 @@ from spanlm.scoring.words import SubwordScore, WordScore, WrittenScore, folded_s
 from spanlm.store.provenance import read_texts, starts
 from spanlm.training.config import BatchingConfig
 from spanlm.training.setup import batching_kind
-
-if TYPE_CHECKING:
-    from spanlm.runs.requests import OnText
-
 
 STREAMS = BatchingConfig(kind="streams")
 _LOG = logging.getLogger(__name__)
@@ -359,9 +356,9 @@ class Texts:
     def counted(self, request: OnText) -> tuple[Corpus, str, Protocol]:
         """Return a corpus, the part to read, and its protocol; see `part` and `protocol` for errors."""
         loaded, part = self.part(request.corpus, request.split)
-        settings: dict[str, Any] = {"batch_size": request.batch_size, "precision": request.precision}
-        protocol = self.protocol(loaded, part, request.state, **settings)
-        if request.spell_unknown:
+        batch_size = request.batch_size if isinstance(request, InStreams) else None
+        protocol = self.protocol(loaded, part, request.state, batch_size=batch_size, precision=request.precision)
+        if isinstance(request, OpenVocabulary) and request.spell_unknown:
             protocol = replace(protocol, spelling=Spelling.of(loaded, part, lambda: self.speller(loaded)))
         return loaded, part, protocol
 
