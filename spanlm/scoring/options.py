@@ -9,17 +9,7 @@ from itertools import product
 from typing import Any, Literal, get_args
 
 from spanlm.errors import InputError, named, require, require_several
-from spanlm.options import (
-    NOT_NEGATIVE,
-    POSITIVE,
-    SEED,
-    SHARE,
-    Limit,
-    Precision,
-    at_least,
-    option,
-    options,
-)
+from spanlm.options import NOT_NEGATIVE, POSITIVE, SEED, SHARE, Limit, Precision, at_least, option, options
 
 Context = Literal["carry", "document", "line"]
 

@@ -19,12 +19,7 @@ from spanlm.models.memories import NoMemoryConfig, SpanBufferConfig
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig
 from spanlm.models.memories.span_buffer.memory import Reads
 from spanlm.scoring.dynamic.evaluate import adapting, evaluate_dynamic, read_adapting
-from spanlm.scoring.dynamic.statistics import (
-    DynamicStatistics,
-    gate_temperature,
-    learning_weights,
-    segment_gradients,
-)
+from spanlm.scoring.dynamic.statistics import DynamicStatistics, gate_temperature, learning_weights, segment_gradients
 from spanlm.scoring.dynamic.tuning import tune_dynamic
 from spanlm.scoring.options import Context, DynamicConfig
 from spanlm.scoring.perplexity import Evaluation

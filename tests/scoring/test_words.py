@@ -21,10 +21,7 @@ from spanlm.errors import InputError
 from spanlm.models.encoders import LSTMConfig, RNNConfig
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.lesions import lesioned
-from spanlm.models.memories import (
-    KeyValueConfig,
-    NoMemoryConfig,
-)
+from spanlm.models.memories import KeyValueConfig, NoMemoryConfig
 from spanlm.models.ops import precision
 from spanlm.runs.texts import text_to_attend
 from spanlm.scoring import stream, words

@@ -31,16 +31,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, require
-from spanlm.scoring.ngram.model import (
-    ALSO_UNKNOWN,
-    END,
-    START,
-    UNKNOWN,
-    ArpaModel,
-    Floats,
-    Integers,
-    Table,
-)
+from spanlm.scoring.ngram.model import ALSO_UNKNOWN, END, START, UNKNOWN, ArpaModel, Floats, Integers, Table
 
 _START_ID, _END_ID = 1, 2
 _LAST_KEY = np.uint64(2**64 - 1)
