@@ -326,11 +326,8 @@ def _valued(text: _Text, blocks: Iterable[Scored], unit: float) -> Iterator[_Val
     nothing: Any = math.nan, math.nan, None, None, (math.nan, 0.0, 0.0)
     for block in blocks:
         columns = {name: x.double().cpu() for name, x in block.answers.items()}
-        surprisal, entropy, rank = (
-            columns["surprisal"] / unit,
-            columns["entropy"] / unit,
-            block.answers["rank"].tolist(),
-        )
+        surprisal, entropy = columns["surprisal"] / unit, columns["entropy"] / unit
+        rank: list[int | None] = block.answers["rank"].tolist()
         if "cached" in columns:
             surprisal, entropy, rank = -columns["cached"] / unit, torch.full_like(entropy, math.nan), [None] * len(rank)
         ends: Iterable[float | None] = repeat(None)

@@ -211,14 +211,10 @@ def test_the_weights_learn_from_the_loss_of_training(head: str, reads: Reads) ->
 
 def test_what_cannot_be_evaluated_is_refused() -> None:
     model, other = reference.small_model(), reference.small_model("none")
-    own, others, no_gate = (
-        statistics_of(model)[0],
-        statistics_of(other)[0],
-        "training: must be likelihood without a span",
-    )
-    for config, statistics, message in ((USUAL, others, "of another model's weights"), (TRAINING, own, no_gate)):
-        for function, asked in ((evaluate_dynamic, config), (tune_dynamic, [config])):
+    no_gate = "training: must be likelihood without a span"
+    for config, source, message in ((USUAL, other, "of another model's weights"), (TRAINING, model, no_gate)):
+        for function, settings in ((evaluate_dynamic, config), (tune_dynamic, [config])):
             with pytest.raises(InputError, match=message):
-                function(model, CORPUS, "test", statistics, asked)
+                function(model, CORPUS, "test", statistics_of(source)[0], settings)
     with pytest.raises(InputError, match="batch_size=4: must be 1: dynamic evaluation reads one stream"):
         evaluated(model, protocol=Protocol(batch_size=4))
