@@ -40,7 +40,7 @@ from spanlm.runs.requests import (
 from spanlm.runs.texts import LoadCorpus, Texts
 from spanlm.scoring.attention import AttentionRecord, attention_record, has_parts
 from spanlm.scoring.cache import CacheTuning, tune_cache
-from spanlm.scoring.cloze import RankedQuestion, rank_questions
+from spanlm.scoring.cloze import RankedQuestion, Ranker
 from spanlm.scoring.dynamic.evaluate import evaluate_dynamic
 from spanlm.scoring.dynamic.statistics import (
     DYNAMIC,
@@ -50,7 +50,7 @@ from spanlm.scoring.dynamic.statistics import (
     gate_temperature,
     statistics_without_text,
 )
-from spanlm.scoring.dynamic.tuning import TRIALS, DynamicTuning, Trials, tune_dynamic
+from spanlm.scoring.dynamic.tuning import TRIALS, DynamicTuning, Search, Trials
 from spanlm.scoring.excess import Excess, excess_by_lag
 from spanlm.scoring.fold import fold
 from spanlm.scoring.generation import Continuations, Drawn
@@ -342,7 +342,7 @@ class Model:
 
     @fields_as_keywords(Cloze)
     def cloze(self, request: Cloze) -> Iterator[RankedQuestion | Defect]:
-        """Rank the candidates of cloze questions; see `spanlm.scoring.cloze.rank_questions`.
+        """Rank the candidates of cloze questions; see `spanlm.scoring.cloze`.
 
         The `questions` are a file of the Children's Book Test, or come from `read_questions`. The `contexts` (full,
         query) say what is read before each query: by default full, or query if the model was trained on independent
@@ -353,11 +353,10 @@ class Model:
                 the file cannot be read or holds no question.
         """
         network, texts, questions = self.predictor("cloze"), self.texts, request.questions
-        options = replace(request, contexts=texts.cloze_contexts(request.contexts))
+        contexts = texts.cloze_contexts(request.contexts)
         read = read_questions(Path(questions)) if isinstance(questions, str | Path) else questions
-        return rank_questions(
-            network, self.vocabulary, texts.tokenizer, read, options, predict_first=texts.predict_first
-        )
+        ranker = Ranker(network, self.vocabulary, texts.tokenizer, contexts, request, texts.predict_first)
+        return ranker.ranked(iter(read))
 
     @fields_as_keywords(Continue)
     def generate(self, request: Continue) -> list[str]:
@@ -580,18 +579,9 @@ class TrainedModel(Model):
         loaded, part, protocol = self.texts.counted(request)
         grid = [*request.points, *request.also]
         statistics = request.statistics or learner.dynamic_statistics(report=request.report)
-        return tune_dynamic(
-            self.model,
-            loaded,
-            part,
-            statistics,
-            grid,
-            protocol,
-            first_tokens=request.first_tokens,
-            finalists=request.finalists,
-            report=request.report,
-            trials=Trials(self.folder / TRIALS, code_version()),
-        )
+        trials = Trials(self.folder / TRIALS, code_version())
+        search = Search(self.model, loaded, part, statistics, protocol, request.report, trials)
+        return search.tune(grid, request.first_tokens, request.finalists)
 
 
 def require_weights(model: Model, option: str) -> TrainedModel:

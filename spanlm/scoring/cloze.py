@@ -102,26 +102,6 @@ class RankedQuestion:
         }
 
 
-def rank_questions(
-    model: NextWordModel,
-    vocabulary: Vocabulary,
-    tokenizer: Tokenizer,
-    questions: Iterable[Question | Defect],
-    options: ClozeOptions = ClozeOptions(),
-    *,
-    predict_first: bool = True,
-) -> Iterator[RankedQuestion | Defect]:
-    """Rank the candidates of questions, in their order, once with each context.
-
-    Returns:
-        For each question, its ranks in the order of `options.contexts`, or a defect: its own, or all candidates are
-        outside the vocabulary, one is a reserved word, or they come first in a sentence that no <eos> opens.
-    """
-    contexts = options.contexts or ("full",)
-    opening = [vocabulary.eos_id] * predict_first
-    return _Ranker(model, vocabulary, tokenizer, opening, contexts, options).ranked(iter(questions))
-
-
 @dataclass(frozen=True, slots=True)
 class _Gap:
     """A question as ids: an <eos> before every context sentence, and none in the query."""
@@ -135,15 +115,22 @@ class _Gap:
 
 
 @dataclass(frozen=True)
-class _Ranker:
+class Ranker:
+    """Ranks candidates; `predict_first`: an <eos> opens sentences, without which the only context is query."""
+
     model: NextWordModel
     vocabulary: Vocabulary
     tokenizer: Tokenizer
-    opening: list[int]
     contexts: Sequence[ClozeContext]
     options: ClozeOptions
+    predict_first: bool = True
 
     def ranked(self, questions: Iterator[Question | Defect]) -> Iterator[RankedQuestion | Defect]:
+        """Yield, for each question in order, its ranks with each context, or a defect.
+
+        A defect is the question's own; or all candidates are outside the vocabulary, one is a reserved word, or they
+        come first in a sentence that no <eos> opens.
+        """
         size = self.options.batch_size
         while items := list(islice(questions, size * BATCHES)):
             prepared = [self._prepared(item) for item in items]
@@ -160,13 +147,13 @@ class _Ranker:
 
     def _texts(self, gap: _Gap, context: ClozeContext) -> tuple[list[Ids], int]:
         """Return the text for each candidate, and the index of the first predicted query word."""
-        read = [*(gap.context if context == "full" else ()), *self.opening]
+        read = [*(gap.context if context == "full" else ()), *[self.vocabulary.eos_id] * self.predict_first]
         texts = [(*read, *gap.before, *ids, *gap.after, self.vocabulary.eos_id) for ids in gap.candidates]
         return texts, max(len(read), 1)
 
     def _scored(self, gap: _Gap, context: ClozeContext, log_p: Mapping[Ids, NDArray[np.float64]]) -> RankedQuestion:
         words = [log_p[text] for text in self._texts(gap, context)[0]]
-        start = len(gap.before) - (not self.opening)
+        start = len(gap.before) - (not self.predict_first)
         gaps = (values[start : start + len(ids)] for values, ids in zip(words, gap.candidates, strict=True))
         sentence, candidate = (tuple(float(values.sum()) for values in parts) for parts in (words, gaps))
         return RankedQuestion(gap.question, context, sentence, candidate, gap.oov)
@@ -185,7 +172,7 @@ class _Ranker:
         if all(oov):
             raise InputError(f"none of the {len(oov)} candidates is in the vocabulary")
         before = self.vocabulary.encode(self._after("", question.before))
-        if not (self.opening or before):
+        if not (self.predict_first or before):
             problem = "the gap is the first word, which this model only reads (training.batching.predict_first=false)"
             raise InputError(problem)
         return _Gap(

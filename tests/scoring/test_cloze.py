@@ -13,7 +13,7 @@ from spanlm.data.tokenizer import Words, tokenize
 from spanlm.data.vocabulary import EOS
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.scoring import prefix_tree
-from spanlm.scoring.cloze import BATCHES, SCORES, Accuracy, ClozeTally, RankedQuestion, macro_average, rank_questions
+from spanlm.scoring.cloze import BATCHES, SCORES, Accuracy, ClozeTally, RankedQuestion, Ranker, macro_average
 from spanlm.scoring.options import CONTEXTS, ClozeContext, ClozeOptions
 from tests.models.small import language_model, models, one_of_each_kind
 from tests.scoring import reference
@@ -77,11 +77,10 @@ def loop(
 def rank(
     questions: Sequence[Question | Defect] = QUESTIONS, model: LanguageModel = MODEL, **options: Any
 ) -> list[RankedQuestion | Defect]:
-    how: dict[str, Any] = {
-        "tokenizer": Words(options.pop("tokenizer", "whitespace")),
-        "predict_first": options.pop("predict_first", True),
-    }
-    return list(rank_questions(model, VOCABULARY, questions=questions, options=ClozeOptions(**options), **how))
+    tokenizer, contexts = Words(options.pop("tokenizer", "whitespace")), options.pop("contexts", ["full"])
+    predict_first = options.pop("predict_first", True)
+    ranker = Ranker(model, VOCABULARY, tokenizer, contexts, ClozeOptions(**options), predict_first)
+    return list(ranker.ranked(iter(questions)))
 
 
 def ranks(questions: Sequence[Question | Defect], model: LanguageModel = MODEL, **options: Any) -> list[RankedQuestion]:
@@ -171,7 +170,8 @@ def test_questions_are_ranked_before_the_last_is_read() -> None:
             read += 1
             yield question()
 
-    found = rank_questions(MODEL, VOCABULARY, Words("whitespace"), endless(), ClozeOptions(batch_size=2))
+    ranker = Ranker(MODEL, VOCABULARY, Words("whitespace"), ["full"], ClozeOptions(batch_size=2))
+    found = ranker.ranked(endless())
     assert read == 0
     next(found)
     assert read == 2 * BATCHES

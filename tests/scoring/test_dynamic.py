@@ -20,7 +20,7 @@ from spanlm.models.memories.span_buffer import GateConfig, RewardConfig
 from spanlm.models.memories.span_buffer.memory import Reads
 from spanlm.scoring.dynamic.evaluate import adapting, evaluate_dynamic, read_adapting
 from spanlm.scoring.dynamic.statistics import DynamicStatistics, gate_temperature, learning_weights, segment_gradients
-from spanlm.scoring.dynamic.tuning import tune_dynamic
+from spanlm.scoring.dynamic.tuning import Search
 from spanlm.scoring.options import Context, DynamicConfig
 from spanlm.scoring.perplexity import Evaluation
 from spanlm.scoring.protocol import STANDARD, Protocol
@@ -213,8 +213,10 @@ def test_what_cannot_be_evaluated_is_refused() -> None:
     model, other = reference.small_model(), reference.small_model("none")
     no_gate = "training: must be likelihood without a span"
     for config, source, message in ((USUAL, other, "of another model's weights"), (TRAINING, model, no_gate)):
-        for function, settings in ((evaluate_dynamic, config), (tune_dynamic, [config])):
-            with pytest.raises(InputError, match=message):
-                function(model, CORPUS, "test", statistics_of(source)[0], settings)
+        text = model, CORPUS, "test", statistics_of(source)[0]
+        with pytest.raises(InputError, match=message):
+            evaluate_dynamic(*text, config)
+        with pytest.raises(InputError, match=message):
+            Search(*text).tune([config])
     with pytest.raises(InputError, match="batch_size=4: must be 1: dynamic evaluation reads one stream"):
         evaluated(model, protocol=Protocol(batch_size=4))
