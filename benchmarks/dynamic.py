@@ -26,8 +26,8 @@ from spanlm.models.kernels import loop_is_faster
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.ops.precision import autocast
 from spanlm.options import Precision
+from spanlm.scoring.dynamic.evaluate import adapting
 from spanlm.scoring.dynamic.statistics import DynamicStatistics, learning_weights, segment_gradients
-from spanlm.scoring.dynamic.update import adapting
 from spanlm.scoring.options import LENGTH, DynamicConfig
 from spanlm.scoring.stream import Scored
 from spanlm.scoring.tally import tally

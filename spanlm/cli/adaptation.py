@@ -20,8 +20,8 @@ from spanlm.options import kinds
 from spanlm.runs.model import Model, require_weights
 from spanlm.runs.texts import Texts
 from spanlm.scoring.cache import CacheTuning
+from spanlm.scoring.dynamic.evaluate import require_loss
 from spanlm.scoring.dynamic.tuning import TRIALS, DynamicTuning
-from spanlm.scoring.dynamic.update import require_loss
 from spanlm.scoring.options import CacheConfig, CacheOptions, DynamicGrid, DynamicOptions, NeighboursGrid
 from spanlm.scoring.perplexity import Evaluation
 from spanlm.scoring.stream import Report

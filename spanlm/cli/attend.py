@@ -32,7 +32,6 @@ from spanlm.models.memories import KeyValueConfig, RecurrentMemoryConfig
 from spanlm.runs.model import TrainedModel, require_weights
 from spanlm.runs.texts import text_to_attend
 from spanlm.scoring import attention
-from spanlm.scoring.attention_by_word import by_written_word
 from spanlm.scoring.words import places_of
 from spanlm.store.plain import several
 
@@ -132,7 +131,7 @@ def _record(
     texts = model.texts
     reading = {**settings, "predict_first": texts.predict_first, "word_ends": texts.tokenizer.word_ends}
     record = attention.attention_record(model.model, model.vocabulary, words, **reading)
-    return by_written_word(record, texts.tokenizer) if rows == "words" else record
+    return attention.by_written_word(record, texts.tokenizer) if rows == "words" else record
 
 
 def _excerpt(model: TrainedModel, options: argparse.Namespace) -> Excerpt:

@@ -19,7 +19,7 @@ from spanlm.models.ops.precision import usable
 from spanlm.rescoring.formats import FOLDERS, Format, NBestList, read_nbest, without, write_nbest
 from spanlm.rescoring.references import read_references
 from spanlm.rescoring.rescore import WORDS, Scored, Weighted, WordErrors, plain_rate, weight_grid, word_errors
-from spanlm.rescoring.weights import Array, Candidates, Tuned, bootstrap, edits
+from spanlm.rescoring.weights import Array, Candidates, Tuned, bootstrap, edits, tune
 from spanlm.scoring.prefix_tree import Prefixes
 from spanlm.scoring.resampling import FEWEST_BLOCKS
 from spanlm.store.machine import pick_device
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
     candidates = None if references is None else scored.candidates(references)
     if options.tune:
         assert candidates is not None  # --tune needs --refs
-        tuned = scored.tune(candidates, weights)
+        tuned = tune(candidates, weights)
         weights = tuned.weights
     errors: dict[str, WordErrors] = {}
     if candidates is not None and references is not None:

@@ -36,6 +36,7 @@ from spanlm.errors import FEW, InputError, named
 from spanlm.store.plain import c_number, json_value
 
 Format = Literal["moses", "kaldi", "srilm", "espnet", "nemo", "jsonl"]
+_NAMES = ", ".join(get_args(Format))
 _LOG = logging.getLogger(__name__)
 FOLDERS: tuple[Format, ...] = ("kaldi", "srilm", "espnet")
 """Formats whose output is a folder of files."""
@@ -102,19 +103,14 @@ def read_nbest(
         strict: refuse a bad row instead of skipping it.
 
     Raises:
-        InputError: the format is unknown, an id is repeated, a list has no good row, or most rows are bad; names the
-            file and the place.
+        InputError: no format matches, an id is repeated, a list has no good row, or most rows are bad; names the file
+            and the place.
     """
     if not path.exists():
         raise InputError(f"{path}: no such file; name a file or a folder of n-best lists")
-    format = format or find_format(path)
-    if format not in get_args(Format):
-        raise InputError("format", format, f"must be one of {', '.join(get_args(Format))}")
-    lists = _Lists()
-    if format == "nemo":
-        _read_nemo(path, lists, list_size)
-    else:
-        _READERS[format](path, lists)
+    format, lists = format or find_format(path), _Lists(list_size)
+    read, _ = _FORMATS[format]
+    read(path, lists)
     _leave_out_unlike(path, lists, sparse=format == "moses")
     _check_bad(path, lists, strict)
     first = next((hypothesis for hypotheses in lists.values() for hypothesis in hypotheses), None)
@@ -150,7 +146,7 @@ def find_format(path: Path) -> Format:
         return "kaldi" if names & set(_KALDI_TEXTS) else "srilm"
     if path.suffix in (".ctm", ".json", ".lat", ".slf"):
         problem = "lattices, CTM, and JSON as of WhisperX are no n-best lists"
-        raise InputError(f"{path}: {problem}, which are read as {', '.join(get_args(Format))}")
+        raise InputError(f"{path}: {problem}, which are read as {_NAMES}")
     line = next((line for _, line in numbered_lines(path)), "")
     if path.name.removesuffix(".gz").endswith(".jsonl") or line.startswith("{"):
         return "jsonl"
@@ -162,8 +158,7 @@ def find_format(path: Path) -> Format:
         return "srilm"
     if _KALDI_ID.fullmatch(line.split(maxsplit=1)[0] if line.strip() else ""):
         return "kaldi"
-    formats = ", ".join(get_args(Format))
-    raise InputError(f"{path}: no known n-best list begins so; say which by {named('format')}: {formats}")
+    raise InputError(f"{path}: no known n-best list begins so; say which by {named('format')}: {_NAMES}")
 
 
 def write_nbest(path: Path, format: Format, lists: list[NBestList]) -> None:
@@ -171,7 +166,8 @@ def write_nbest(path: Path, format: Format, lists: list[NBestList]) -> None:
 
     Every score that the format can hold is written; the score `total` is that of the whole hypothesis.
     """
-    _WRITERS[format](path, lists)
+    _, write = _FORMATS[format]
+    write(path, lists)
 
 
 def some(names: list[str]) -> str:
@@ -182,10 +178,11 @@ def some(names: list[str]) -> str:
 
 
 class _Lists(dict[str, list[Hypothesis]]):
-    """Hypotheses, errors of `bad` rows and further `fields`, each by the list's id."""
+    """Hypotheses, errors of `bad` rows and further `fields`, each by the list's id; the `size` of lists if known."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int | None) -> None:
         super().__init__()
+        self.size = size
         self.bad, self.fields = dict[str, list[str]](), dict[str, dict[str, Any]]()
 
     def add(self, name: str, read: Callable[..., Hypothesis], *row: Any) -> None:
@@ -410,15 +407,16 @@ def _read_espnet(path: Path, lists: _Lists) -> None:
             lists.add(name, _keyed, name, text, tables)
 
 
-def _read_nemo(path: Path, lists: _Lists, list_size: int | None) -> None:
-    if list_size is None or list_size < 1:
-        size = "unset" if list_size is None else list_size
-        raise InputError("list_size", size, f"{path} has no ids; say how many hypotheses each of its lists has")
+def _read_nemo(path: Path, lists: _Lists) -> None:
+    size = lists.size
+    if size is None or size < 1:
+        value = "unset" if size is None else size
+        raise InputError("list_size", value, f"{path} has no ids; say how many hypotheses each of its lists has")
     lines = list(numbered_lines(path))
-    if len(lines) % list_size:
-        raise InputError(f"{path}: {len(lines)} lines are no whole number of lists of {list_size}")
+    if len(lines) % size:
+        raise InputError(f"{path}: {len(lines)} lines are no whole number of lists of {size}")
     for place, (number, line) in enumerate(lines):
-        lists.add(str(place // list_size + 1), _nemo_line, f"{path}, line {number}", line)
+        lists.add(str(place // size + 1), _nemo_line, f"{path}, line {number}", line)
 
 
 def _nemo_line(place: str, line: str) -> Hypothesis:
@@ -462,15 +460,6 @@ def _jsonl_hypothesis(place: str, fields: Any) -> Hypothesis:
     return Hypothesis(" ".join(written_words(text)), scores, fields=others)
 
 
-_READERS: dict[str, Callable[[Path, _Lists], None]] = {
-    "moses": _read_moses,
-    "kaldi": _read_kaldi,
-    "srilm": _read_srilm,
-    "espnet": _read_espnet,
-    "jsonl": _read_jsonl,
-}
-
-
 # --- writing ---
 
 
@@ -509,7 +498,7 @@ def _write_kaldi(path: Path, lists: list[NBestList]) -> None:
     path.mkdir(exist_ok=True)
     _write_lines(path / "words_text", (f"{name}-{n} {h.text}".rstrip() for name, n, h in _rows(lists)))
     for score in lists[0].hypotheses[0].scores:
-        sign = -1.0 if score.startswith(("acwt", "lmwt")) else 1.0
+        sign = -1.0 if score.startswith(_COSTS) else 1.0
         values = ((f"{name}-{n}", _digits(sign * h.scores[score])) for name, n, h in _rows(lists))
         _write_lines(path / score.replace("/", "_"), map(" ".join, values))
 
@@ -552,11 +541,12 @@ def _write_jsonl(path: Path, lists: list[NBestList]) -> None:
     _write_lines(path, map(record, lists))
 
 
-_WRITERS: dict[str, Callable[[Path, list[NBestList]], None]] = {
-    "moses": _write_moses,
-    "kaldi": _write_kaldi,
-    "srilm": _write_srilm,
-    "espnet": _write_espnet,
-    "nemo": _write_nemo,
-    "jsonl": _write_jsonl,
+_FORMATS: dict[Format, tuple[Callable[[Path, _Lists], None], Callable[[Path, list[NBestList]], None]]] = {
+    "moses": (_read_moses, _write_moses),
+    "kaldi": (_read_kaldi, _write_kaldi),
+    "srilm": (_read_srilm, _write_srilm),
+    "espnet": (_read_espnet, _write_espnet),
+    "nemo": (_read_nemo, _write_nemo),
+    "jsonl": (_read_jsonl, _write_jsonl),
 }
+"""What reads and writes each format."""

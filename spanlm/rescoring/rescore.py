@@ -18,7 +18,7 @@ import numpy as np
 from spanlm.errors import InputError, nearest_or_all
 from spanlm.rescoring.formats import TOTAL, NBestList
 from spanlm.rescoring.references import Reference, aligned
-from spanlm.rescoring.weights import Array, Candidates, Tuned, bootstrap, choose, edits, tune
+from spanlm.rescoring.weights import Array, Candidates, bootstrap, choose, edits
 
 WORDS = "words"
 
@@ -136,10 +136,6 @@ class Scored:
             candidates.errors.append(np.array([distance(said, hypothesis) for hypothesis, said in pairs]))
             candidates.words.append(np.array([len(said) for _, said in pairs]))
         return candidates
-
-    def tune(self, candidates: Candidates, first: Array) -> Tuned:
-        """Tune every weight but the first, which fixes the scale; see `spanlm.rescoring.weights.tune`."""
-        return tune(candidates, first)
 
     def best(self, weights: Array) -> list[int]:
         """Return the index of the best hypothesis of each list."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
@@ -13,8 +14,7 @@ from spanlm.models.ensemble import Ensemble
 from spanlm.runs.loading import load
 from spanlm.runs.model import Model, require_weights
 from spanlm.runs.requests import OpenVocabulary, ValidInStreams, fields_as_keywords
-from spanlm.runs.texts import Texts
-from spanlm.scoring.combination import EnsembleEvaluation, TunedWeights, evaluate_members, tune_weights
+from spanlm.scoring.combination import EnsembleEvaluation, TunedWeights, em_weights, evaluate_members, log_p_of_each
 from spanlm.store.files import is_hf
 
 
@@ -58,12 +58,8 @@ class TrainedEnsemble(Model):
         self._runs = tuple(run.in_words_of(first) for run in runs)
         ensemble = Ensemble([run.model for run in self._runs], weights).eval()
         memories = [run.config.model.memory for run in trained]
-        if not trained:
-            super().__init__(ensemble, first.texts)
-            return
-        read = first.texts
-        texts = Texts(read.vocabulary, read.data, read.folder, batching=read.batching, memories=memories)
-        super().__init__(ensemble, texts, first.config)
+        texts = replace(first.texts, memories=memories) if trained else first.texts
+        super().__init__(ensemble, texts, first.config if trained else None)
 
     @property
     def runs(self) -> tuple[Model, ...]:
@@ -88,8 +84,12 @@ class TrainedEnsemble(Model):
 
     @fields_as_keywords(ValidInStreams)
     def tune_weights(self, request: ValidInStreams) -> TunedWeights:
-        """Find the best mixture weights for a split, for `reweighted`; the arguments are those of `evaluate`."""
-        return tune_weights(self.model, *self.texts.counted(request))
+        """Find the weights of the linear mixture that fit a split best, for `reweighted`; never the split to report.
+
+        The text is read once, its lines as in training; memory holds one float64 number per token and member. The
+        arguments are those of `evaluate`.
+        """
+        return em_weights(log_p_of_each(self.model, self.model.head.each, *self.texts.counted(request)))
 
 
 def load_ensemble(

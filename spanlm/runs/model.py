@@ -40,7 +40,7 @@ from spanlm.runs.requests import (
 from spanlm.runs.texts import LoadCorpus, Texts
 from spanlm.scoring.attention import AttentionRecord, attention_record, has_parts
 from spanlm.scoring.cache import CacheTuning, tune_cache
-from spanlm.scoring.cloze import RankedQuestion, rank_questions
+from spanlm.scoring.cloze import RankedQuestion, Ranker
 from spanlm.scoring.dynamic.evaluate import evaluate_dynamic
 from spanlm.scoring.dynamic.statistics import (
     DYNAMIC,
@@ -50,10 +50,10 @@ from spanlm.scoring.dynamic.statistics import (
     gate_temperature,
     statistics_without_text,
 )
-from spanlm.scoring.dynamic.tuning import TRIALS, DynamicTuning, Trials, tune_dynamic
+from spanlm.scoring.dynamic.tuning import TRIALS, DynamicTuning, Search, Trials
 from spanlm.scoring.excess import Excess, excess_by_lag
 from spanlm.scoring.fold import fold
-from spanlm.scoring.generation import Drawn, draw, draw_samples
+from spanlm.scoring.generation import Continuations, Drawn
 from spanlm.scoring.neighbours import (
     Datastore,
     NeighboursTuning,
@@ -65,7 +65,7 @@ from spanlm.scoring.neighbours import (
 from spanlm.scoring.options import CacheConfig, Context, State
 from spanlm.scoring.pairs import Compared, Pair, compare_pairs
 from spanlm.scoring.perplexity import Evaluation, evaluate
-from spanlm.scoring.prefix_tree import Prefixes, TextScore, by_written_words, score_texts
+from spanlm.scoring.prefix_tree import Prefixes, TextScore, by_written_words, read_texts
 from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.stream import Report, quiet
 from spanlm.scoring.words import WordScore, WrittenScore, joined_scores, score_words
@@ -319,10 +319,14 @@ class Model:
         return scores, prefixes
 
     def _log_probs_of(self, texts: list[list[int]], precision: Precision) -> tuple[list[list[float]], Prefixes]:
-        """Return log p of every predicted word of texts given by id, and the words read."""
-        network, predict_first = self.predictor("score"), self.texts.predict_first
-        settings: dict[str, Any] = {"predict_first": predict_first, "precision": precision}
-        return score_texts(network, texts, self.vocabulary.eos_id, **settings, word_ends=self.texts.tokenizer.word_ends)
+        """Return log p of every predicted word of texts given by id, then of their ends of words, and the words read.
+
+        A text should end with <eos> if its end is to count.
+        """
+        opened = [(*[self.vocabulary.eos_id] * self.texts.predict_first, *text) for text in texts]
+        ends = self.texts.tokenizer.word_ends
+        values, read = read_texts(self.predictor("score"), dict.fromkeys(opened, 1), precision, word_ends=ends)
+        return [values[text].T.ravel().tolist() for text in opened], Prefixes(sum(map(len, opened)), read)
 
     def _folded(self, text: str, values: list[float]) -> TextScore:
         """Fold log p of the tokens and of the ends of words, of one line."""
@@ -334,12 +338,11 @@ class Model:
 
     def compare(self, good: str, bad: str) -> Compared:
         """Compare the probabilities of two sentences, line ends included."""
-        list(require_texts((good, bad)))
         return compare_pairs([Pair(good, bad)], lambda texts: self.score_texts(texts)[0])[0]
 
     @fields_as_keywords(Cloze)
     def cloze(self, request: Cloze) -> Iterator[RankedQuestion | Defect]:
-        """Rank the candidates of cloze questions; see `spanlm.scoring.cloze.rank_questions`.
+        """Rank the candidates of cloze questions; see `spanlm.scoring.cloze`.
 
         The `questions` are a file of the Children's Book Test, or come from `read_questions`. The `contexts` (full,
         query) say what is read before each query: by default full, or query if the model was trained on independent
@@ -350,11 +353,10 @@ class Model:
                 the file cannot be read or holds no question.
         """
         network, texts, questions = self.predictor("cloze"), self.texts, request.questions
-        options = replace(request, contexts=texts.cloze_contexts(request.contexts))
+        contexts = texts.cloze_contexts(request.contexts)
         read = read_questions(Path(questions)) if isinstance(questions, str | Path) else questions
-        return rank_questions(
-            network, self.vocabulary, texts.tokenizer, read, options, predict_first=texts.predict_first
-        )
+        ranker = Ranker(network, self.vocabulary, texts.tokenizer, contexts, request, texts.predict_first)
+        return ranker.ranked(iter(read))
 
     @fields_as_keywords(Continue)
     def generate(self, request: Continue) -> list[str]:
@@ -370,21 +372,17 @@ class Model:
         Raises:
             InputError: an option is outside its range, or the model needs a first word and the prompt has none.
         """
-        return [drawn.word for drawn in self._drawn(request)]
+        return [drawn.word for drawn in self._continued(request.prompt).draw(request)]
 
     @fields_as_keywords(Continue)
     def words(self, request: Continue) -> Iterator[str]:
         """Yield the words of `generate` as they are drawn."""
-        return (drawn.word for drawn in self._drawn(request))
+        return (drawn.word for drawn in self._continued(request.prompt).draw(request))
 
     @fields_as_keywords(Continue)
     def draw(self, request: Continue) -> Iterator[Drawn]:
         """Yield the words of `generate` as they are drawn, with the distributions they were drawn from."""
-        return self._drawn(request)
-
-    def _drawn(self, request: Continue) -> Iterator[Drawn]:
-        network, texts = self.predictor("generate"), self.texts
-        return draw(network, self.vocabulary, texts.prompt(request.prompt), request, **self._lines())
+        return self._continued(request.prompt).draw(request)
 
     @fields_as_keywords(Samples)
     def samples(self, request: Samples) -> Iterator[list[str]]:
@@ -392,12 +390,12 @@ class Model:
 
         Sample n, from 0, equals `generate` with seed + n, up to rounding.
         """
-        network, prompt = self.predictor("generate"), self.texts.prompt(request.prompt)
-        return draw_samples(network, self.vocabulary, prompt, request, request.count, **self._lines())
+        return self._continued(request.prompt).samples(request, request.count)
 
-    def _lines(self) -> dict[str, bool]:
-        """Return the settings that decide how a generated text goes on after a line end."""
-        return {"line_by_line": self.texts.line_by_line, "predict_first": self.texts.predict_first}
+    def _continued(self, prompt: str) -> Continuations:
+        network, texts = self.predictor("generate"), self.texts
+        words = texts.prompt(prompt)
+        return Continuations(network, self.vocabulary, words, texts.line_by_line, texts.predict_first)
 
     @fields_as_keywords(TuneCache)
     def tune_cache(self, request: TuneCache) -> CacheTuning:
@@ -581,18 +579,9 @@ class TrainedModel(Model):
         loaded, part, protocol = self.texts.counted(request)
         grid = [*request.points, *request.also]
         statistics = request.statistics or learner.dynamic_statistics(report=request.report)
-        return tune_dynamic(
-            self.model,
-            loaded,
-            part,
-            statistics,
-            grid,
-            protocol,
-            first_tokens=request.first_tokens,
-            finalists=request.finalists,
-            report=request.report,
-            trials=Trials(self.folder / TRIALS, code_version()),
-        )
+        trials = Trials(self.folder / TRIALS, code_version())
+        search = Search(self.model, loaded, part, statistics, protocol, request.report, trials)
+        return search.tune(grid, request.first_tokens, request.finalists)
 
 
 def require_weights(model: Model, option: str) -> TrainedModel:

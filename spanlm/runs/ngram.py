@@ -213,37 +213,42 @@ def train_ngram(
         report("measuring the perplexity")
         results = {split: run.evaluate(corpus, split) for split in SPLITS[1:]}
         report(f"writing {folder / ARPA}")
-        record_start(folder, model.device, None, corpus.texts, unk=corpus.unk_tokens("train"))
-        corpus.vocabulary.save(vocabulary_file(folder, bool(corpus.vocabulary.pieces)))
-        write_arpa(arpa, folder / ARPA)
-        (folder / METRICS).unlink(missing_ok=True)
-        log = MetricsLog(folder / METRICS)
-        for split, result in results.items():
-            values = {"loss": result.nll_per_token, "perplexity": result.perplexity}
-            speed = {"tokens_per_second": round(result.tokens_per_second, 1)}
-            log.write({"event": split, **values, **speed, "time": datetime.now(UTC).isoformat()})
-        log.close()
-        measured = [(split, result.perplexity, result.protocol) for split, result in results.items()]
-        card = Card(
-            name=run_name(folder),
-            tags=["n-gram"],
-            parts={"model": (config.description, "")},
-            size=f"{run.size:,} n-grams",
-            vocabulary_size=len(corpus.vocabulary),
-            data=config.data,
-            texts=corpus.texts,
-            measured=measured,
-            training=f"counted by spanlm {VERSION}",
-        )
-        if note := write_card(folder, card):
-            _LOG.info("note: %s", note)
-        try:
-            save_config(folder / CONFIG, config.to_yaml())
-        except OSError as error:
-            raise RunError(
-                f"{folder}: cannot be written: {error.strerror}. Make room, or choose another folder."
-            ) from error
+        _write(run, config, corpus, results)
     return run, results
+
+
+def _write(run: NgramRun, config: NgramRunConfig, corpus: Corpus, results: Mapping[Split, Evaluation]) -> None:
+    """Write the folder of a run; `config.yaml` comes last."""
+    folder = run.folder
+    record_start(folder, run.model.device, None, corpus.texts, unk=corpus.unk_tokens("train"))
+    corpus.vocabulary.save(vocabulary_file(folder, bool(corpus.vocabulary.pieces)))
+    write_arpa(run.model.arpa, folder / ARPA)
+    (folder / METRICS).unlink(missing_ok=True)
+    log = MetricsLog(folder / METRICS)
+    for split, result in results.items():
+        values = {"loss": result.nll_per_token, "perplexity": result.perplexity}
+        speed = {"tokens_per_second": round(result.tokens_per_second, 1)}
+        log.write({"event": split, **values, **speed, "time": datetime.now(UTC).isoformat()})
+    log.close()
+    card = Card(
+        name=run_name(folder),
+        tags=["n-gram"],
+        parts={"model": (config.description, "")},
+        size=f"{run.size:,} n-grams",
+        vocabulary_size=len(corpus.vocabulary),
+        data=config.data,
+        texts=corpus.texts,
+        measured=[(split, result.perplexity, result.protocol) for split, result in results.items()],
+        training=f"counted by spanlm {VERSION}",
+    )
+    if note := write_card(folder, card):
+        _LOG.info("note: %s", note)
+    try:
+        save_config(folder / CONFIG, config.to_yaml())
+    except OSError as error:
+        raise RunError(
+            f"{folder}: cannot be written: {error.strerror}. Make room, or choose another folder."
+        ) from error
 
 
 def _with_share(options: NgramConfig, arpa: ArpaModel, corpus: Corpus) -> NgramConfig:

@@ -116,16 +116,6 @@ class OnText:
     )
     precision: Precision = option("precision of matrix products", default="fp32")
 
-    @property
-    def batch_size(self) -> int | None:
-        """Streams side by side; None: as many as leave the result unchanged."""
-        return None
-
-    @property
-    def spell_unknown(self) -> bool:
-        """Whether the spelling of unknown words is counted."""
-        return False
-
 
 @options()
 class InStreams(OnText):

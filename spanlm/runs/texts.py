@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import cast, get_args
 
 from spanlm.data.config import CONVENTIONS, CORPORA, DEMO, SPLITS, BatchingKind, DataConfig, Part, Split, WordRule
 from spanlm.data.corpora import WHOLE, Corpus, as_read, count_training_words, load_corpus, load_text
@@ -23,6 +23,7 @@ from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, Note, RunError, named, require
 from spanlm.models.memories import AnyMemoryConfig
 from spanlm.options import Precision
+from spanlm.runs.requests import InStreams, OnText, OpenVocabulary
 from spanlm.scoring.options import ClozeContext, Context, State
 from spanlm.scoring.predictors import Frequencies
 from spanlm.scoring.protocol import KINDS, Protocol
@@ -32,14 +33,9 @@ from spanlm.store.provenance import read_texts, starts
 from spanlm.training.config import BatchingConfig
 from spanlm.training.setup import batching_kind
 
-if TYPE_CHECKING:
-    from spanlm.runs.requests import OnText
-
-
 STREAMS = BatchingConfig(kind="streams")
 _LOG = logging.getLogger(__name__)
 _CONTEXTS: dict[BatchingKind, Context] = {kind: context for context, kind in KINDS.items()}
-
 
 _CHANGED = "not the text that it was when this model was trained, which may have read some of it"
 
@@ -128,8 +124,8 @@ class Texts:
         """Replace the marks at the ends of lines by white space, unless `data.marks` or the tokenizer keeps them."""
         if self.tokenizer.exact:
             return iter(lines)
-        kept = self.data.keeps_marks(self.vocabulary)
-        return (without_marks(line, kept) for line in lines)
+        keeps_marks = self.data.keeps_marks(self.vocabulary)
+        return (without_marks(line, keeps_marks) for line in lines)
 
     def unmarked_text(self, text: str) -> str:
         return "\n".join(self.unmarked(text.split("\n")))
@@ -304,9 +300,8 @@ class Texts:
         Raises:
             InputError: there is no such corpus or part, or the corpus has another vocabulary or is cut in another way.
         """
-        if not isinstance(corpus, Corpus):
-            corpus = self.corpus(LoadCorpus(corpus, None if split == WHOLE else split))
-        loaded = corpus
+        whole = None if split == WHOLE else split
+        loaded = corpus if isinstance(corpus, Corpus) else self.corpus(LoadCorpus(corpus, whole))
         if loaded.vocabulary.hash != self.vocabulary.hash:
             raise InputError(
                 f"{loaded.name}: is encoded with another vocabulary than the model's. Load it with model.corpus(...)."
@@ -351,12 +346,9 @@ class Texts:
             if context == "document" and len(tokens.documents) == 1:
                 instead = "line" if self._remembers_everything else "carry, which is the same here"
                 starts = (corpus.config or self.data).effective_documents
-                raise InputError(
-                    "state",
-                    state,
-                    f"{corpus.name} {split} is one document, so there is nothing to reset at",
-                    f"Take {instead}; data.documents says what starts a document ({starts}).",
-                )
+                why = f"{corpus.name} {split} is one document, so there is nothing to reset at"
+                way = f"Take {instead}; data.documents says what starts a document ({starts})."
+                raise InputError("state", state, why, way)
         most = f"at most {len(tokens)}, the tokens of {corpus.name} {split}"
         require(context != "carry" or (batch_size or 1) <= len(tokens), "batch_size", batch_size, most)
         return Protocol(context=context, batch_size=batch_size, precision=precision, predict_first=self.predict_first)
@@ -364,9 +356,9 @@ class Texts:
     def counted(self, request: OnText) -> tuple[Corpus, str, Protocol]:
         """Return a corpus, the part to read, and its protocol; see `part` and `protocol` for errors."""
         loaded, part = self.part(request.corpus, request.split)
-        settings: dict[str, Any] = {"batch_size": request.batch_size, "precision": request.precision}
-        protocol = self.protocol(loaded, part, request.state, **settings)
-        if request.spell_unknown:
+        batch_size = request.batch_size if isinstance(request, InStreams) else None
+        protocol = self.protocol(loaded, part, request.state, batch_size=batch_size, precision=request.precision)
+        if isinstance(request, OpenVocabulary) and request.spell_unknown:
             protocol = replace(protocol, spelling=Spelling.of(loaded, part, lambda: self.speller(loaded)))
         return loaded, part, protocol
 
@@ -378,25 +370,12 @@ class Texts:
                 the model does not predict first words (training.batching.predict_first=false).
         """
         if state == "carry" and self._remembers_everything:
-            raise InputError(
-                "state",
-                "carry",
-                (
-                    "the model remembers everything since the last reset (as with model.memory.window=null), and carry "
-                    f"would make that {text}"
-                ),
-                "Take line or document.",
-            )
+            why = "the model remembers everything since the last reset (as with model.memory.window=null)"
+            raise InputError("state", "carry", f"{why}, and carry would make that {text}", "Take line or document.")
         if state != "line" and not self.predict_first:
-            raise InputError(
-                "state",
-                state,
-                (
-                    "the model was trained on sentences that know nothing of each other and that no <eos> opens "
-                    "(training.batching.predict_first=false), so it has never read what stands between two"
-                ),
-                "Take line.",
-            )
+            why = "the model was trained on sentences that know nothing of each other and that no <eos> opens"
+            reason = f"{why} (training.batching.predict_first=false), so it has never read what stands between two"
+            raise InputError("state", state, reason, "Take line.")
 
     def cloze_contexts(self, contexts: Iterable[ClozeContext] | None) -> tuple[ClozeContext, ...]:
         """Return the contexts to read before the query of a cloze question; None: the longest that the model can use.
@@ -409,12 +388,8 @@ class Texts:
         contexts = tuple(contexts)
         require(bool(contexts), "contexts", "()", "some of full, query")
         if self.line_by_line and "full" in contexts:
-            raise InputError(
-                "context",
-                "full",
-                "the model was trained on independent lines, so it cannot use the sentences before the query",
-                "Take context query.",
-            )
+            why = "the model was trained on independent lines, so it cannot use the sentences before the query"
+            raise InputError("context", "full", why, "Take context query.")
         return contexts
 
     def reading(self) -> dict[str, str]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -18,13 +18,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from spanlm.data.tokenizer import Tokenizer, written_words
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, require, whole_number
 from spanlm.models.ensemble import EnsembleReadout
 from spanlm.models.interfaces import Attention, Head, MixingHead, NextWordModel, Parts, Readout
+from spanlm.scoring.fold import fold
 from spanlm.scoring.options import EXPECTED, EXPECTED_OF_PART
 from spanlm.scoring.protocol import STANDARD
-from spanlm.scoring.stream import STEPS, Reading, Scored, evaluating, log_sum, read, side_by_side, word_values
+from spanlm.scoring.stream import STEPS, Question, Reading, Scored, evaluating, log_sum, read, side_by_side, word_values
 from spanlm.store.plain import finite
 
 MOST_WEIGHTS = 20_000_000
@@ -282,12 +284,8 @@ def attention_record(
     count = None if expected is None else whole_number("expected", expected)
     ends = None if word_ends is None else torch.tensor(word_ends, device=model.device)
     question = _Question(len(whole) - 1, count, looks, ends)
-    ids = vocabulary.encode(whole)
-    contexts = ((ids[begin : end + 1], begin) for begin, end in pairwise([*starts, len(ids) - 1]))
-    segments = (x for run, begin in contexts for x in side_by_side([run], [begin], steps=STEPS, fresh=True))
-    scored = Scored.joined([*read(model, segments, STANDARD, question, *[_features] * features)])
-    numbers: dict[str, NDArray[Any]] = {name: scored.numpy(name) for name in scored.answers}
-    silent = np.zeros(len(scored), dtype=np.bool_)  # before the first word of a context that no <eos> opens
+    numbers = _numbers(model, vocabulary.encode(whole), starts, [question, *[_features] * features])
+    silent = np.zeros(len(whole) - 1, dtype=np.bool_)  # before the first word of a context that no <eos> opens
     silent[[] if predict_first else [start - 1 for start in starts[1:]]] = True
     for name, nothing in (("weights", 0), ("surprisal", np.nan), ("entropy", np.nan), ("rank", 0), ("there", False)):
         if name in numbers:
@@ -313,6 +311,16 @@ def attention_record(
         features=numbers.get("features"),
         ends=numbers.get("end"),
     )
+
+
+def _numbers(
+    model: NextWordModel, ids: Sequence[int], starts: Sequence[int], questions: Sequence[Question]
+) -> dict[str, NDArray[Any]]:
+    """Read contexts from an empty state, and return the answers for every token but the first, (N, …)."""
+    contexts = ((ids[begin : end + 1], begin) for begin, end in pairwise([*starts, len(ids) - 1]))
+    segments = (x for run, begin in contexts for x in side_by_side([run], [begin], steps=STEPS, fresh=True))
+    scored = Scored.joined([*read(model, segments, STANDARD, *questions)])
+    return {name: scored.numpy(name) for name in scored.answers}
 
 
 def _expected_by_part(
@@ -388,3 +396,64 @@ class _Question:
 
 def _features(reading: Reading) -> Mapping[str, Tensor]:
     return {"features": reading.flat(reading.readout.features)}
+
+
+def by_written_word(record: AttentionRecord, tokenizer: Tokenizer) -> AttentionRecord:
+    """Return the record of a model of tokens below the word by written word, without parts and features.
+
+    Row and column are words and line ends. A row is where the model looked before the first token of its word; the
+    weights of an earlier word's tokens are summed. Surprisal is that of the whole word, see `spanlm.scoring.fold`.
+
+    Raises:
+        InputError: the tokens are words, or the slots are spans.
+    """
+    if not tokenizer.exact:
+        raise InputError("rows", "words", "is for data.tokenizer=characters, bytes, bpe or unigram; these are words")
+    if record.span > 1:
+        raise InputError("rows", "words", f"the model looks at spans of {record.span} tokens, which are no words")
+    whole, opened = [record.words[0], *record.targets], record.first_token == 0 and record.words[0] == EOS
+    texts, sizes = zip(*[(EOS, 1)] * opened, *_units(whole[opened:], tokenizer), strict=True)
+    bounds = [*accumulate(sizes, initial=0)]
+    owner = np.repeat(np.arange(len(texts)), sizes)
+    firsts = bounds[1:-1]
+    weights = np.zeros((len(firsts), len(texts)), np.float32)
+    lags = np.asarray(record.lags)
+    for row, first in enumerate(firsts):  # predicted at the position before
+        sources = first - 1 - lags
+        held = sources >= 0
+        # column L − 1 − lag, of L words
+        np.add.at(weights[row], len(texts) - 1 - (row - owner[sources[held]]), record.weights[first - 1][held])
+    used = np.flatnonzero(weights.any(axis=0))
+    places = [first - 1 for first in firsts]
+    ends = record.ends if record.ends is not None else np.zeros(len(record))
+    closing = {number for number, text in enumerate(texts) if text == EOS}
+    sums = fold([np.nan, *record.surprisal.tolist()], [np.nan, *ends.tolist()], bounds, closing)
+    starts = sorted({max(0, int(owner[start + 1]) - 1) for start in record.starts})
+    return replace(
+        record,
+        words=[*texts[:-1]],
+        targets=[*texts[1:]],
+        weights=weights[:, (used[0] if len(used) else len(texts) - 1) :],
+        surprisal=np.array(sums[1:]),
+        entropy=record.entropy[places],
+        rank=record.rank[places],
+        expected=[record.expected[place] for place in places],
+        nearest_lag=0,
+        starts=starts,
+        places=(),
+        parts=None,
+        ends=None,
+        features=None,
+    )
+
+
+def _units(tokens: Sequence[str], tokenizer: Tokenizer) -> list[tuple[str, int]]:
+    """Return the written words and line ends that tokens make, with their numbers of tokens."""
+    ends = [at for at, token in enumerate(tokens) if token == EOS]
+    units = list[tuple[str, int]]()
+    for start, end in pairwise([-1, *ends, *([len(tokens)] if len(tokens) - 1 not in ends else [])]):
+        line = tokenizer.text(tokens[start + 1 : end])
+        *words, rest = map(len, tokenizer.by_word(line))
+        units += zip(written_words(line), words, strict=True)
+        units += [(EOS, rest + 1)] * (end < len(tokens)) or [("", rest)] * (rest > 0)
+    return units

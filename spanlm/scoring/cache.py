@@ -77,8 +77,8 @@ class _Caches:
             before = None if reading.fresh else replace(before, filled=before.filled & ~reading.segment.reset)
         keys, followed, held = h, words, filled
         if before is not None:
-            kept = (x[-most:] for x in (before.keys, before.words, before.filled))
-            keys, followed, held = map(torch.cat, zip(kept, (h, words, filled), strict=True))
+            latest = (x[-most:] for x in (before.keys, before.words, before.filled))
+            keys, followed, held = map(torch.cat, zip(latest, (h, words, filled), strict=True))
         self._lookup = Lookup(h, keys, followed, held, most)
         return self._lookup
 
@@ -139,13 +139,13 @@ def cached_words(
         steps = begin + np.flatnonzero(~np.isnan(surprisal[begin:end]))
         h, targets = torch.from_numpy(features[steps]).unsqueeze(1), torch.tensor(words)[steps].unsqueeze(1)
         lookup = Lookup(h, h, targets, torch.ones_like(targets, dtype=torch.bool), config.window)
-        chance, *looked = cache_places(lookup, config.theta, PLACES)
+        chance, *columns = cache_places(lookup, config.theta, PLACES)
         log_p = -torch.from_numpy(surprisal[steps]).unsqueeze(1)
         log_p = mixed(log_p, chance.double().log(), config.lambda_)
         result.surprisal[steps] = 0.0 - log_p.squeeze(1).numpy()
         result.chance[steps] = chance.squeeze(1).numpy()
-        kept = zip(*(x.squeeze(1).tolist() for x in looked), strict=True)
-        for step, (places, shares) in zip(steps.tolist(), kept, strict=True):
+        looked_at = zip(*(x.squeeze(1).tolist() for x in columns), strict=True)
+        for step, (places, shares) in zip(steps.tolist(), looked_at, strict=True):
             both = zip(places, shares, strict=True)
             result.places[step] = [(int(steps[place]), share) for place, share in both if share > 0]
     return result
@@ -244,15 +244,11 @@ def tune_grid(
     best = dict(zip(axes, points[losses.index(lowest)], strict=True))
     chosen = config(**best, tuned_on=text)
     tried = [point(*values, loss) for values, loss in zip(points, losses, strict=True)]
-    notes = [*_edges(type(chosen), best, axes), *protocol.tuning_notes]
+    names = {name: full_name(type(chosen), name) for name in axes}
+    notes: list[str] = [edge_note(names[name], value, axes[name]) for name, value in best.items()]
+    if best["lambda_"] == 0:
+        share = names["lambda_"]
+        notes = [Note(f"{named(share)}=0: no {share.partition('.')[0]} of the grid helps.")]
+    notes = [*filter(None, notes), *protocol.tuning_notes]
     loss = perplexity(plain.item() / batcher.targets)
     return GridTuning(text, batcher.targets, loss, chosen, lowest, tried, notes)
-
-
-def _edges(config: type, best: Mapping[str, float], axes: Mapping[str, Sequence[float]]) -> list[str]:
-    """Return notes if the best point is on the edge of the grid."""
-    if best["lambda_"] == 0:
-        name = full_name(config, "lambda_")
-        return [Note(f"{named(name)}=0: no {name.partition('.')[0]} of the grid helps.")]
-    notes = [edge_note(full_name(config, name), value, axes[name]) for name, value in best.items()]
-    return [note for note in notes if note]

@@ -26,8 +26,8 @@ q_<, and context words are not scored. Questions are read side by side and indep
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice, product
 from statistics import fmean
 from typing import Any, Literal, get_args
@@ -37,8 +37,8 @@ from numpy.typing import NDArray
 
 from spanlm.data.cbt import Defect, Question
 from spanlm.data.tokenizer import Tokenizer
-from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import InputError, require
+from spanlm.data.vocabulary import EOS, Vocabulary
+from spanlm.errors import InputError
 from spanlm.models.interfaces import NextWordModel
 from spanlm.scoring.options import ClozeContext, ClozeOptions
 from spanlm.scoring.prefix_tree import Ids, read_texts
@@ -102,31 +102,6 @@ class RankedQuestion:
         }
 
 
-def rank_questions(
-    model: NextWordModel,
-    vocabulary: Vocabulary,
-    tokenizer: Tokenizer,
-    questions: Iterable[Question | Defect],
-    options: ClozeOptions = ClozeOptions(),
-    *,
-    predict_first: bool = True,
-) -> Iterator[RankedQuestion | Defect]:
-    """Rank the candidates of questions, in their order, once with each context.
-
-    Returns:
-        For each question, its ranks in the order of `options.contexts`, or a defect: its own, or all candidates are
-        outside the vocabulary, one is a reserved word, or they come first in a sentence that no <eos> opens.
-
-    Raises:
-        InputError: a context is not query though no <eos> opens sentences.
-    """
-    options = replace(options, contexts=options.contexts or ("full",))
-    for context in options.contexts or ():
-        opened = predict_first or context == "query"
-        require(opened, "context", context, "query where sentences are not opened by <eos>")
-    return _Ranker(model, vocabulary, tokenizer, [vocabulary.eos_id] * predict_first, options).ranked(iter(questions))
-
-
 @dataclass(frozen=True, slots=True)
 class _Gap:
     """A question as ids: an <eos> before every context sentence, and none in the query."""
@@ -140,19 +115,27 @@ class _Gap:
 
 
 @dataclass(frozen=True)
-class _Ranker:
+class Ranker:
+    """Ranks candidates; `predict_first`: an <eos> opens sentences, without which the only context is query."""
+
     model: NextWordModel
     vocabulary: Vocabulary
     tokenizer: Tokenizer
-    opening: list[int]
+    contexts: Sequence[ClozeContext]
     options: ClozeOptions
+    predict_first: bool = True
 
     def ranked(self, questions: Iterator[Question | Defect]) -> Iterator[RankedQuestion | Defect]:
-        contexts, size = self.options.contexts or (), self.options.batch_size
+        """Yield, for each question in order, its ranks with each context, or a defect.
+
+        A defect is the question's own; or all candidates are outside the vocabulary, one is a reserved word, or they
+        come first in a sentence that no <eos> opens.
+        """
+        size = self.options.batch_size
         while items := list(islice(questions, size * BATCHES)):
             prepared = [self._prepared(item) for item in items]
             gaps, firsts = [item for item in prepared if isinstance(item, _Gap)], dict[Ids, int]()
-            for gap, context in product(gaps, contexts):
+            for gap, context in product(gaps, self.contexts):
                 texts, first = self._texts(gap, context)
                 firsts |= dict.fromkeys(texts, first)
             log_p, _ = read_texts(self.model, firsts, self.options.precision, size * CANDIDATES)
@@ -160,17 +143,17 @@ class _Ranker:
                 if isinstance(item, Defect):
                     yield item
                 else:
-                    yield from (self._scored(item, context, log_p) for context in contexts)
+                    yield from (self._scored(item, context, log_p) for context in self.contexts)
 
     def _texts(self, gap: _Gap, context: ClozeContext) -> tuple[list[Ids], int]:
         """Return the text for each candidate, and the index of the first predicted query word."""
-        read = [*(gap.context if context == "full" else ()), *self.opening]
+        read = [*(gap.context if context == "full" else ()), *[self.vocabulary.eos_id] * self.predict_first]
         texts = [(*read, *gap.before, *ids, *gap.after, self.vocabulary.eos_id) for ids in gap.candidates]
         return texts, max(len(read), 1)
 
     def _scored(self, gap: _Gap, context: ClozeContext, log_p: Mapping[Ids, NDArray[np.float64]]) -> RankedQuestion:
         words = [log_p[text] for text in self._texts(gap, context)[0]]
-        start = len(gap.before) - (not self.opening)
+        start = len(gap.before) - (not self.predict_first)
         gaps = (values[start : start + len(ids)] for values, ids in zip(words, gap.candidates, strict=True))
         sentence, candidate = (tuple(float(values.sum()) for values in parts) for parts in (words, gaps))
         return RankedQuestion(gap.question, context, sentence, candidate, gap.oov)
@@ -179,21 +162,22 @@ class _Ranker:
         """Encode a question; return a defect if it cannot be ranked."""
         try:
             return item if isinstance(item, Defect) else self._gap(item)
-        except InputError as error:  # raised for reserved words, such as <eos> among the candidates
+        except InputError as error:
             return Defect(item.file, item.line, str(error))
 
-    def _gap(self, question: Question) -> _Gap | Defect:
+    def _gap(self, question: Question) -> _Gap:
+        """Encode a question; InputError: it cannot be ranked, or has a reserved word, as <eos> among the candidates."""
         words = [self._after(question.before, candidate) for candidate in question.candidates]
         oov = tuple(any(word not in self.vocabulary for word in candidate) for candidate in words)
         if all(oov):
-            return Defect(question.file, question.line, f"none of the {len(oov)} candidates is in the vocabulary")
-        before = self._ids(question.before)
-        if not (self.opening or before):
+            raise InputError(f"none of the {len(oov)} candidates is in the vocabulary")
+        before = self.vocabulary.encode(self._after("", question.before))
+        if not (self.predict_first or before):
             problem = "the gap is the first word, which this model only reads (training.batching.predict_first=false)"
-            return Defect(question.file, question.line, problem)
+            raise InputError(problem)
         return _Gap(
             question,
-            [id for sentence in question.context for id in (self.vocabulary.eos_id, *self._ids(sentence))],
+            self.vocabulary.encode(word for text in question.context for word in (EOS, *self._after("", text))),
             before,
             self.vocabulary.encode(self._after("any", question.after)),
             [tuple(self.vocabulary.encode(candidate)) for candidate in words],
@@ -201,11 +185,8 @@ class _Ranker:
         )
 
     def _after(self, before: str, text: str) -> list[str]:
-        """Return the tokens of words that follow others."""
+        """Return the tokens of words that follow others, or none."""
         return self.tokenizer.tokens(f" {text}" if before and text else text)
-
-    def _ids(self, text: str) -> list[int]:
-        return self.vocabulary.encode(self.tokenizer.tokens(text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,20 +6,19 @@ The text is read once: all members score a segment before the next segment is re
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from spanlm.data.batching import Segment
 from spanlm.data.corpora import Corpus
 from spanlm.models.ensemble import Ensemble
 from spanlm.models.interfaces import NextWordModel, Readout
 from spanlm.scoring.perplexity import Evaluation, measure, without_notes
 from spanlm.scoring.protocol import STANDARD, Protocol
-from spanlm.scoring.stream import Reading, Scored, read
+from spanlm.scoring.stream import Reading, read
 
 TOLERANCE = 1e-6
 """Tuned weights are at most this many nats per token short of the optimum."""
@@ -85,11 +84,10 @@ def evaluate_members(
         columns = dict(zip([*names, "ensemble"], map(reading.flat, log_p), strict=True))
         return {**columns, "oracle": reading.flat(log_p[:-1].amax(0))}
 
-    def reader(segments: Iterable[Segment]) -> Iterator[Scored]:
-        return read(ensemble, segments, protocol, every)
-
     columns = dict.fromkeys([*names, "ensemble", "oracle"], "")
-    *members, together, oracle = measure(reader, corpus, split, protocol, columns)
+    *members, together, oracle = measure(
+        lambda segments: read(ensemble, segments, protocol, every), corpus, split, protocol, columns
+    )
     return EnsembleEvaluation(
         combination="linear",
         weights=ensemble.head.weights,
@@ -97,19 +95,6 @@ def evaluate_members(
         ensemble=together,
         oracle_bound=OracleBound(oracle.tokens, oracle.nll, oracle.nll_per_token, bound=oracle.perplexity),
     )
-
-
-def tune_weights(
-    ensemble: Ensemble, corpus: Corpus, split: str = "valid", protocol: Protocol = STANDARD
-) -> TunedWeights:
-    """Find the weights of the linear mixture that fit a split best; never tune on the split to report.
-
-    The text is read once, its lines as in training; memory holds one float64 number per token and member.
-
-    Raises:
-        InputError: the corpus has no such split.
-    """
-    return em_weights(log_p_of_each(ensemble, ensemble.head.each, corpus, split, protocol))
 
 
 def log_p_of_each(

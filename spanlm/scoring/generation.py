@@ -30,16 +30,8 @@ class Drawn(NamedTuple):
     log_p: Tensor
 
 
-def draw(
-    model: NextWordModel,
-    vocabulary: Vocabulary,
-    prompt: list[str],
-    options: GenerationOptions,
-    *,
-    line_by_line: bool = False,
-    predict_first: bool = True,
-) -> Iterator[Drawn]:
-    """Continue a prompt word by word; <eos> ends a line or sentence, not the text.
+class Continuations:
+    """Continuations of one prompt, whose words are drawn one by one; <eos> ends a line or sentence, not the text.
 
     The prompt has <eos> at the end of each line or sentence; unknown words are read as <unk>. If the model was trained
     `line_by_line`, each line begins with an empty state, and only the prompt's last line is read. Without
@@ -49,42 +41,6 @@ def draw(
     Raises:
         InputError: the prompt has no first word, without `predict_first`.
     """
-    texts = _Texts(model, vocabulary, prompt, line_by_line, predict_first)
-    return (drawn for (drawn,) in texts.drawn(options, 1) if drawn is not None)
-
-
-def draw_samples(
-    model: NextWordModel,
-    vocabulary: Vocabulary,
-    prompt: list[str],
-    options: GenerationOptions,
-    count: int,
-    *,
-    line_by_line: bool = False,
-    predict_first: bool = True,
-) -> Iterator[list[str]]:
-    """Continue a prompt `count` times, several side by side; see `draw`.
-
-    Sample n equals what `draw` gives with seed + n, up to rounding, which depends on the number of texts side by side.
-
-    Raises:
-        InputError: several samples at temperature 0, which would all be the same; or see `draw`.
-    """
-    count = whole_number("samples", count)
-    same = "1 with temperature=0, where all are the same"
-    require(count == 1 or options.temperature > 0, "samples", count, same)
-    texts = _Texts(model, vocabulary, prompt, line_by_line, predict_first)
-
-    def side_by_side(first: int) -> list[list[str]]:
-        size, seeds = min(SIDE_BY_SIDE, count - first), replace(options, seed=(options.seed + first) % 2**63)
-        columns = zip(*texts.drawn(seeds, size), strict=True)
-        return [[drawn.word for drawn in column if drawn is not None] for column in columns]
-
-    return chain.from_iterable(map(side_by_side, range(0, count, SIDE_BY_SIDE)))
-
-
-class _Texts:
-    """Continuations of one prompt, side by side."""
 
     def __init__(
         self, model: NextWordModel, vocabulary: Vocabulary, prompt: list[str], line_by_line: bool, predict_first: bool
@@ -92,19 +48,37 @@ class _Texts:
         if line_by_line or not predict_first:
             prompt = prompt[len(prompt) - [*reversed(prompt), EOS].index(EOS) :]
         if not (predict_first or prompt):
-            raise InputError(
-                "prompt",
-                "''",
-                (
-                    "the model does not predict the first word of a sentence (training.batching.predict_first=false); "
-                    "give that word, or more"
-                ),
-            )
+            why = "the model does not predict the first word of a sentence (training.batching.predict_first=false)"
+            raise InputError("prompt", "''", f"{why}; give that word, or more")
         self._read = [vocabulary.eos_id] * predict_first + vocabulary.encode(prompt)
         self._model, self._vocabulary = model, vocabulary
         self._line_by_line, self._predict_first = line_by_line, predict_first
 
-    def drawn(self, options: GenerationOptions, count: int) -> Iterator[list[Drawn | None]]:
+    def draw(self, options: GenerationOptions) -> Iterator[Drawn]:
+        """Yield the words of one text."""
+        return (drawn for (drawn,) in self._drawn(options, 1) if drawn is not None)
+
+    def samples(self, options: GenerationOptions, count: int) -> Iterator[list[str]]:
+        """Yield `count` texts, several drawn side by side.
+
+        Sample n equals what `draw` gives with seed + n, up to rounding, which depends on the number of texts side by
+        side.
+
+        Raises:
+            InputError: several samples at temperature 0, which would all be the same.
+        """
+        count = whole_number("samples", count)
+        same = "1 with temperature=0, where all are the same"
+        require(count == 1 or options.temperature > 0, "samples", count, same)
+
+        def side_by_side(first: int) -> list[list[str]]:
+            size, seeds = min(SIDE_BY_SIDE, count - first), replace(options, seed=(options.seed + first) % 2**63)
+            columns = zip(*self._drawn(seeds, size), strict=True)
+            return [[drawn.word for drawn in column if drawn is not None] for column in columns]
+
+        return chain.from_iterable(map(side_by_side, range(0, count, SIDE_BY_SIDE)))
+
+    def _drawn(self, options: GenerationOptions, count: int) -> Iterator[list[Drawn | None]]:
         """Yield at each step one word for each of `count` texts, None for a text that has ended."""
         eos, barred = self._vocabulary.eos_id, [] if options.unk else [self._vocabulary.unk_id]
         generators = [torch.Generator().manual_seed((options.seed + n) % 2**63) for n in range(count)]

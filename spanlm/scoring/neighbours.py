@@ -16,7 +16,7 @@ The search is exact: products with all keys, some at a time, in float32.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spanlm.data.batching import Segment
 from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import cached, caching, is_whole
@@ -37,7 +36,7 @@ from spanlm.scoring.cache import GridTuning, mixed, tune_grid
 from spanlm.scoring.options import NeighboursConfig, NeighboursGrid
 from spanlm.scoring.perplexity import Evaluation, measure
 from spanlm.scoring.protocol import STANDARD, Protocol
-from spanlm.scoring.stream import Reading, Report, Scored, log_p, quiet, read
+from spanlm.scoring.stream import Reading, Report, log_p, quiet, read
 from spanlm.store.run_folder import model_digest
 
 FORMAT, HEADER_BYTES = 1, 512
@@ -99,27 +98,22 @@ class Datastore:
         return (codes >> 32).int().view(torch.float32), words.to(query.device)
 
 
-def neighbours_log_prob(distances: Tensor, words: Tensor, targets: Tensor, temperatures: Sequence[float]) -> Tensor:
-    """Return log p_kNN of targets (Q,) at several T, (Q, T) float64, from d and words (Q, K) of their neighbours."""
-    above = (distances - distances[:, :1]).double()
-    hit = words == targets.unsqueeze(1)
-    columns = []
-    for temperature in temperatures:
-        weights = (above / -temperature).exp_()
-        columns.append((weights.where(hit, 0).sum(1) / weights.sum(1)).log())
-    return torch.stack(columns, 1)
-
-
 class Neighbours:
-    """Question for log p_kNN at several T, and log p with the first of them mixed in: answers `other`, `mixed`."""
+    """Question for log p_kNN at several T, (N, T) float64, and log p with the first mixed in: `other`, `mixed`."""
 
     def __init__(self, store: Datastore, k: int, temperatures: Sequence[float], share: float = 0.0) -> None:
         require(k <= len(store.keys), "neighbours.k", k, f"at most {len(store.keys):,}, the words of {store.text}")
         self._store, self._k, self._temperatures, self._share = store, k, temperatures, share
 
     def __call__(self, reading: Reading) -> Mapping[str, Tensor]:
-        nearest = self._store.nearest(reading.flat(reading.readout.features), self._k)
-        other = neighbours_log_prob(*nearest, reading.flat(reading.segment.targets), self._temperatures)
+        distances, words = self._store.nearest(reading.flat(reading.readout.features), self._k)
+        above = (distances - distances[:, :1]).double()
+        hit = words == reading.flat(reading.segment.targets).unsqueeze(1)
+        columns = []
+        for temperature in self._temperatures:
+            weights = (above / -temperature).exp_()
+            columns.append((weights.where(hit, 0).sum(1) / weights.sum(1)).log())
+        other = torch.stack(columns, 1)
         return {"other": other, "mixed": mixed(log_p(reading)["log_p"], other[:, 0], self._share)}
 
 
@@ -195,11 +189,14 @@ def evaluate_neighbours(
     """
     question = Neighbours(store, config.k, (config.temperature,), config.lambda_)
     columns = {"log_p": "", "mixed": f"{config.description} in {store.text}"}
-
-    def reader(segments: Iterable[Segment]) -> Iterator[Scored]:
-        return read(model, segments, protocol, log_p, question)
-
-    plain, result = measure(reader, corpus, split, protocol, columns, length=LENGTH)
+    plain, result = measure(
+        lambda segments: read(model, segments, protocol, log_p, question),
+        corpus,
+        split,
+        protocol,
+        columns,
+        length=LENGTH,
+    )
     return replace(result, without_neighbours=plain)
 
 

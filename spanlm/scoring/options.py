@@ -9,17 +9,7 @@ from itertools import product
 from typing import Any, Literal, get_args
 
 from spanlm.errors import InputError, named, require, require_several
-from spanlm.options import (
-    NOT_NEGATIVE,
-    POSITIVE,
-    SEED,
-    SHARE,
-    Limit,
-    Precision,
-    at_least,
-    option,
-    options,
-)
+from spanlm.options import NOT_NEGATIVE, POSITIVE, SEED, SHARE, Limit, Precision, at_least, option, options
 
 Context = Literal["carry", "document", "line"]
 
@@ -28,7 +18,6 @@ State = Literal["auto", "carry", "document", "line"]
 
 BASES = {"2": 2.0, "e": math.e, "10": 10.0}
 """Bases of logarithms by their names on the command line: bits, nats and bans."""
-
 
 SPELL_UNKNOWN = (
     "words outside the vocabulary cost their spelling, too: p(<unk>) times p of a model of characters, counted over "

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from spanlm.data.batching import Segment
@@ -190,7 +189,7 @@ def evaluate(
     """
     require(cache is None or isinstance(cache, CacheConfig), "cache", cache, "a CacheConfig, as tune_cache([500]).best")
     if cache is None:
-        (plain,) = measure(partial(read, model, protocol=protocol), corpus, split, protocol)
+        (plain,) = measure(partial(read, model, protocol=protocol), corpus, split, protocol, {"log_p": ""})
         return plain
 
     def with_cache(segments: Iterable[Segment]) -> Iterator[Scored]:
@@ -202,21 +201,17 @@ def evaluate(
     return replace(cached, without_cache=plain)
 
 
-Reader = Callable[[Iterable[Segment]], Iterator[Scored]]
-"""Scores the tokens of a text's segments."""
-
-
 def measure(
-    reader: Reader,
+    reader: Callable[[Iterable[Segment]], Iterator[Scored]],
     corpus: Corpus,
     split: str,
     protocol: Protocol,
-    columns: Mapping[str, str] = MappingProxyType({"log_p": ""}),
+    columns: Mapping[str, str],
     *,
     in_order: bool = False,
     length: int = LENGTH,
 ) -> list[Evaluation]:
-    """Read a split by `Protocol.readings`, and evaluate each of several columns of log p.
+    """Read a split by `Protocol.readings`, and evaluate each of several columns of log p that `reader` answers.
 
     `columns` maps each column to what was done beside reading, which is appended to the protocol.
     """

@@ -52,32 +52,6 @@ class Prefixes:
         return Prefixes(self.tokens + other.tokens, self.read + other.read)
 
 
-def score_texts(
-    model: NextWordModel,
-    texts: Sequence[Sequence[int]],
-    eos_id: int,
-    *,
-    predict_first: bool = True,
-    precision: Precision = "fp32",
-    streams: int = STREAMS,
-    word_ends: Sequence[int] | None = None,
-) -> tuple[list[list[float]], Prefixes]:
-    """Return log p(word | <eos>, the words before it in its text), in nats, of every word of every text.
-
-    Args:
-        model: keeps its training mode.
-        texts: words as ids; a text should end with <eos> if its end is to count.
-        eos_id: opens every text.
-        predict_first: False: no <eos> opens a text; its first word is read, not predicted, and has no value.
-        precision: precision of matrix products.
-        streams: texts side by side, at most; fewer if their states are large.
-        word_ends: ids of tokens; each text then has log Σ p of these before every word, after the values of the words.
-    """
-    opened = [(*[eos_id] * predict_first, *text) for text in texts]
-    values, count = read_texts(model, dict.fromkeys(opened, 1), precision, streams, word_ends)
-    return [values[text].T.ravel().tolist() for text in opened], Prefixes(sum(map(len, opened)), count)
-
-
 def read_texts(
     model: NextWordModel,
     firsts: Mapping[Ids, int],
@@ -85,8 +59,9 @@ def read_texts(
     streams: int = STREAMS,
     word_ends: Sequence[int] | None = None,
 ) -> tuple[dict[Ids, NDArray[np.float64]], int]:
-    """Return log p of each text's words from index `firsts[text]` on, (n,), and how many words were read.
+    """Return log p of each text's words from index `firsts[text]` on, (n,), in nats, and how many words were read.
 
+    The model keeps its training mode. At most `streams` texts are read side by side, fewer if their states are large.
     With `word_ends`, ids of tokens, the values are (n, 2), the second log Σ p of these tokens.
     """
     ends = None if word_ends is None else torch.tensor(word_ends, device=model.device)

@@ -238,9 +238,9 @@ def scored_of(
     reading: Reading, segment: Segment, answers: Mapping[str, Tensor], metrics: Mapping[str, Tensor]
 ) -> Scored:
     """Return the tokens of a segment with their answers (N, …) and metrics (T, B)."""
-    kept, first = segment.mask.T, torch.zeros_like(segment.mask)
+    predicted, first = segment.mask.T, torch.zeros_like(segment.mask)
     first[0] = segment.reset
-    ids, place, opens = (x.T[kept] for x in (segment.targets, segment.place, first))
+    ids, place, opens = (x.T[predicted] for x in (segment.targets, segment.place, first))
     return Scored(ids, place, opens, answers, {name: reading.flat(x) for name, x in metrics.items()})
 
 

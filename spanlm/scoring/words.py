@@ -143,20 +143,19 @@ def score_words(
 
     With `word_ends`, see `spanlm.data.tokenizer.Tokenizer`, scores are `SubwordScore`.
 
-    Without `predict_first` no <eos> opens a line, and first words are read but not predicted. A `cache` is emptied at
+    Without `predict_first` no <eos> opens a line, and first words are read but not predicted; the state is then `line`,
+    see `spanlm.runs.texts.Texts.refuse_context`. A `cache` is emptied at
     each reset of the context; it gives a probability to the next word only, so there is no entropy and no rank. `spell`
     gives the NLL of an unknown word's spelling, nats, which its surprisal then includes.
 
     Raises:
-        InputError: a word is outside the vocabulary with oov="error", the state is not line without `predict_first`, or
-            the model does not attend with `options.looks`.
+        InputError: a word is outside the vocabulary with oov="error", or with `options.looks` the model does not
+            attend.
     """
-    state = options.state
     require(cache is None or isinstance(cache, CacheConfig), "cache", cache, "a CacheConfig, as tune_cache([500]).best")
-    require(predict_first or state == "line", "state", state, "line where lines are not opened by <eos>")
     if options.oov == "error":
         pieces = _refusing_unknown(pieces, vocabulary)
-    text = _Text(pieces, vocabulary, state, predict_first)
+    text = _Text(pieces, vocabulary, options.state, predict_first)
     ends = None if word_ends is None else torch.tensor(word_ends, device=model.device)
     questions: list[Question] = [partial(distribution, ends=ends)]
     looks = _Looks() if options.looks else None
@@ -327,11 +326,8 @@ def _valued(text: _Text, blocks: Iterable[Scored], unit: float) -> Iterator[_Val
     nothing: Any = math.nan, math.nan, None, None, (math.nan, 0.0, 0.0)
     for block in blocks:
         columns = {name: x.double().cpu() for name, x in block.answers.items()}
-        surprisal, entropy, rank = (
-            columns["surprisal"] / unit,
-            columns["entropy"] / unit,
-            block.answers["rank"].tolist(),
-        )
+        surprisal, entropy = columns["surprisal"] / unit, columns["entropy"] / unit
+        rank: list[int | None] = block.answers["rank"].tolist()
         if "cached" in columns:
             surprisal, entropy, rank = -columns["cached"] / unit, torch.full_like(entropy, math.nan), [None] * len(rank)
         ends: Iterable[float | None] = repeat(None)

@@ -9,15 +9,7 @@ from pathlib import Path
 import pytest
 
 from spanlm.errors import InputError
-from spanlm.rescoring.formats import (
-    TOTAL,
-    Format,
-    Hypothesis,
-    NBestList,
-    find_format,
-    read_nbest,
-    write_nbest,
-)
+from spanlm.rescoring.formats import TOTAL, Format, Hypothesis, NBestList, find_format, read_nbest, write_nbest
 
 MOSES = "0 ||| the cat ||| LM0= -3.5 TM0= -1 -2 ||| -6.5 ||| 0-0 1-1\n0 |||  ||| LM0= -9 TM0= 0 -1 ||| -10\n"
 KALDI = "u-1-1 the cat\nu-1-2\nu-2-1 a\n"

@@ -47,7 +47,7 @@ def test_errors_before_and_after_and_at_best() -> None:
     before = word_errors(LISTS, [0, 0], REFERENCES, candidates)
     assert (before.substitutions, before.deletions, before.insertions, before.words) == (1, 3, 0, 5)
     assert before.rate == 0.8
-    tuned = SCORED.tune(candidates, SCORED.weighted.weights({}))
+    tuned = tune(candidates, SCORED.weighted.weights({}))
     after = word_errors(LISTS, SCORED.best(tuned.weights), REFERENCES, candidates)
     assert after.errors == tuned.errors == 0 == word_errors(LISTS, candidates.oracle, REFERENCES, candidates).errors
 

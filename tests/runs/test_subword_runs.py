@@ -15,7 +15,7 @@ from spanlm.data.cbt import Question
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError
 from spanlm.runs.model import TrainedModel
-from spanlm.scoring.attention_by_word import by_written_word
+from spanlm.scoring.attention import by_written_word
 from spanlm.scoring.options import Context
 from spanlm.scoring.pairs import Pair, compare_pairs
 from tests.cases import rest_slow

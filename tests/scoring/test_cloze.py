@@ -11,10 +11,9 @@ from spanlm.data.cbt import Defect, Question
 from spanlm.data.config import WordRule
 from spanlm.data.tokenizer import Words, tokenize
 from spanlm.data.vocabulary import EOS
-from spanlm.errors import InputError
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.scoring import prefix_tree
-from spanlm.scoring.cloze import BATCHES, SCORES, Accuracy, ClozeTally, RankedQuestion, macro_average, rank_questions
+from spanlm.scoring.cloze import BATCHES, SCORES, Accuracy, ClozeTally, RankedQuestion, Ranker, macro_average
 from spanlm.scoring.options import CONTEXTS, ClozeContext, ClozeOptions
 from tests.models.small import language_model, models, one_of_each_kind
 from tests.scoring import reference
@@ -78,11 +77,10 @@ def loop(
 def rank(
     questions: Sequence[Question | Defect] = QUESTIONS, model: LanguageModel = MODEL, **options: Any
 ) -> list[RankedQuestion | Defect]:
-    how: dict[str, Any] = {
-        "tokenizer": Words(options.pop("tokenizer", "whitespace")),
-        "predict_first": options.pop("predict_first", True),
-    }
-    return list(rank_questions(model, VOCABULARY, questions=questions, options=ClozeOptions(**options), **how))
+    tokenizer, contexts = Words(options.pop("tokenizer", "whitespace")), options.pop("contexts", ["full"])
+    predict_first = options.pop("predict_first", True)
+    ranker = Ranker(model, VOCABULARY, tokenizer, contexts, ClozeOptions(**options), predict_first)
+    return list(ranker.ranked(iter(questions)))
 
 
 def ranks(questions: Sequence[Question | Defect], model: LanguageModel = MODEL, **options: Any) -> list[RankedQuestion]:
@@ -121,8 +119,6 @@ def test_where_nothing_opens_a_sentence_its_first_word_has_no_score(batch_size: 
             whole, place = loop(MODEL, item.question, "query", predict_first=False)
             assert list(item.sentence) == pytest.approx(whole, rel=1e-10)
             assert list(item.candidate) == pytest.approx(place, rel=1e-10)
-    with pytest.raises(InputError, match="context=full: must be query where sentences are not opened"):
-        rank(contexts=["full"], predict_first=False)
 
 
 def test_contexts_too_long_to_be_read_at_once_are_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +170,8 @@ def test_questions_are_ranked_before_the_last_is_read() -> None:
             read += 1
             yield question()
 
-    found = rank_questions(MODEL, VOCABULARY, Words("whitespace"), endless(), ClozeOptions(batch_size=2))
+    ranker = Ranker(MODEL, VOCABULARY, Words("whitespace"), ["full"], ClozeOptions(batch_size=2))
+    found = ranker.ranked(endless())
     assert read == 0
     next(found)
     assert read == 2 * BATCHES

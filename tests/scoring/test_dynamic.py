@@ -18,15 +18,9 @@ from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import NoMemoryConfig, SpanBufferConfig
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig
 from spanlm.models.memories.span_buffer.memory import Reads
-from spanlm.scoring.dynamic.evaluate import evaluate_dynamic, read_adapting
-from spanlm.scoring.dynamic.statistics import (
-    DynamicStatistics,
-    gate_temperature,
-    learning_weights,
-    segment_gradients,
-)
-from spanlm.scoring.dynamic.tuning import tune_dynamic
-from spanlm.scoring.dynamic.update import adapting
+from spanlm.scoring.dynamic.evaluate import adapting, evaluate_dynamic, read_adapting
+from spanlm.scoring.dynamic.statistics import DynamicStatistics, gate_temperature, learning_weights, segment_gradients
+from spanlm.scoring.dynamic.tuning import Search
 from spanlm.scoring.options import Context, DynamicConfig
 from spanlm.scoring.perplexity import Evaluation
 from spanlm.scoring.protocol import STANDARD, Protocol
@@ -217,14 +211,12 @@ def test_the_weights_learn_from_the_loss_of_training(head: str, reads: Reads) ->
 
 def test_what_cannot_be_evaluated_is_refused() -> None:
     model, other = reference.small_model(), reference.small_model("none")
-    own, others, no_gate = (
-        statistics_of(model)[0],
-        statistics_of(other)[0],
-        "training: must be likelihood without a span",
-    )
-    for config, statistics, message in ((USUAL, others, "of another model's weights"), (TRAINING, own, no_gate)):
-        for function, asked in ((evaluate_dynamic, config), (tune_dynamic, [config])):
-            with pytest.raises(InputError, match=message):
-                function(model, CORPUS, "test", statistics, asked)
+    no_gate = "training: must be likelihood without a span"
+    for config, source, message in ((USUAL, other, "of another model's weights"), (TRAINING, model, no_gate)):
+        text = model, CORPUS, "test", statistics_of(source)[0]
+        with pytest.raises(InputError, match=message):
+            evaluate_dynamic(*text, config)
+        with pytest.raises(InputError, match=message):
+            Search(*text).tune([config])
     with pytest.raises(InputError, match="batch_size=4: must be 1: dynamic evaluation reads one stream"):
         evaluated(model, protocol=Protocol(batch_size=4))

@@ -43,9 +43,9 @@ OTHER = "of the text"
 STREAMS = 3
 
 
-def corpus_of(ids: list[int], documents: tuple[int, ...] = (0,), split: str = "train") -> Corpus:
+def corpus_of(ids: list[int], documents: tuple[int, ...] = (0,)) -> Corpus:
     tokens = TokenFile(np.array(ids, dtype=np.int32), np.array(documents, dtype=np.int64))
-    return replace(reference.corpus(reference.TEXT), splits={split: tokens}, oov={split: 0})
+    return replace(reference.corpus(reference.TEXT), splits={"train": tokens}, oov={"train": 0})
 
 
 def drawn(count: int, seed: int = 0) -> list[int]:
@@ -143,14 +143,6 @@ def test_the_first_segments_alone() -> None:
     assert_sizes(found, model, *reference_dynamic.mean_squares(model, [column[:11] for column in columns], 5))
     assert (found.read, found.tokens, found.whole) == (2, 30, False)
     assert gathered(model, corpus_of(ids), segments=4).whole and gathered(model, corpus_of(ids), segments=9).whole
-    for segments in (0, -3):
-        with pytest.raises(InputError, match=rf"dynamic\.statistics={segments}: must be at least 1 segment"):
-            gathered(model, corpus_of(ids), segments=segments)
-
-
-def test_a_text_without_a_training_part_is_refused() -> None:
-    with pytest.raises(InputError, match=r"evaluation needs gradient statistics .* small has no train part\. .*folder"):
-        gathered(reference.small_model(), corpus_of(drawn(40), split="test"))
 
 
 def test_statistics_that_say_nothing_are_refused() -> None:

@@ -15,7 +15,7 @@ from spanlm.errors import InputError, RunError
 from spanlm.runs.model import TrainedModel
 from spanlm.scoring.dynamic.evaluate import evaluate_dynamic, read_adapting
 from spanlm.scoring.dynamic.statistics import gather_statistics
-from spanlm.scoring.dynamic.tuning import TRIALS, DynamicTuning, Trials, tune_dynamic
+from spanlm.scoring.dynamic.tuning import TRIALS, DynamicTuning, Search, Trials
 from spanlm.scoring.options import Context, DynamicConfig, DynamicGrid
 from spanlm.scoring.perplexity import evaluate
 from spanlm.scoring.protocol import STANDARD, Protocol
@@ -36,7 +36,9 @@ def tuned(
     grid: list[DynamicConfig] | None = None, lines: reference.Lines = reference.TEXT, **how: Any
 ) -> DynamicTuning:
     model = reference.small_model()
-    return tune_dynamic(model, reference.corpus(lines), "test", statistics_of(model)[0], grid or some_grid(), **how)
+    sizes = {name: how.pop(name) for name in ("first_tokens", "finalists") if name in how}
+    search = Search(model, reference.corpus(lines), "test", statistics_of(model)[0], **how)
+    return search.tune(grid or some_grid(), **sizes)
 
 
 @pytest.mark.parametrize("context", rest_slow(CONTEXTS))
@@ -106,19 +108,18 @@ def test_numbers_out_of_range_are_refused(name: str, value: int, limit: str) -> 
 
 SMALL_GRID: dict[str, Any] = {"rates": [0.0005, 0.002], "decays": [0.02], "epsilon": 0.001}
 
-
-Search = tuple[Path, DynamicTuning]
+Searched = tuple[Path, DynamicTuning]
 
 
 @pytest.fixture(scope="module")
-def search(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Search:
+def search(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Searched:
     """A run whose folder has the trials of a whole search; tests copy it."""
     folder = shutil.copytree(tiny_run, tmp_path_factory.mktemp("searched") / "run")
     return folder, spanlm.load(folder).tune_dynamic(**SMALL_GRID)
 
 
 @pytest.fixture
-def searched(search: Search, tmp_path: Path) -> TrainedModel:
+def searched(search: Searched, tmp_path: Path) -> TrainedModel:
     return spanlm.load(shutil.copytree(search[0], tmp_path / "searched"))
 
 
@@ -126,7 +127,7 @@ def as_new(found: DynamicTuning) -> DynamicTuning:
     return replace(found, read_before=0, seconds_before=0.0)
 
 
-def test_a_search_goes_on_where_it_was_stopped(trained: TrainedModel, search: Search) -> None:
+def test_a_search_goes_on_where_it_was_stopped(trained: TrainedModel, search: Searched) -> None:
     path, (folder, expected) = trained.folder / TRIALS, search
     assert (expected.read_before, len((folder / TRIALS).read_text().splitlines())) == (0, 2)
 
@@ -189,7 +190,7 @@ def another_digit(content: bytes) -> bytes:
     ids=["another digit", "other lines", "nested"],
 )
 def test_a_damaged_line_is_ignored(
-    searched: TrainedModel, search: Search, damage: Callable[[bytes], bytes], left: int
+    searched: TrainedModel, search: Searched, damage: Callable[[bytes], bytes], left: int
 ) -> None:
     path = searched.folder / TRIALS
     path.write_bytes(damage(path.read_bytes()))
@@ -212,7 +213,7 @@ def test_a_trial_that_diverged_is_one(tmp_path: Path) -> None:
     """Sums that are not finite are null in the file. Trials of other code are not taken."""
     model, grid = reference.small_model(), some_grid(rates=(1e308, 0.003))
     searches = [
-        tune_dynamic(model, CORPUS, "test", statistics_of(model)[0], grid, trials=Trials(tmp_path / TRIALS, code))
+        Search(model, CORPUS, "test", statistics_of(model)[0], trials=Trials(tmp_path / TRIALS, code)).tune(grid)
         for code in ("one", "one", "other")
     ]
     assert [found.read_before for found in searches] == [0, 4, 0]

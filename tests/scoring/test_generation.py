@@ -1,6 +1,5 @@
 import math
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,7 @@ import torch
 
 from spanlm.errors import InputError
 from spanlm.models.language_model import LanguageModel
-from spanlm.scoring.generation import draw, draw_samples, sample
+from spanlm.scoring.generation import Continuations, sample
 from spanlm.scoring.options import GenerationOptions
 from tests.cases import rest_slow
 from tests.scoring import reference
@@ -24,13 +23,19 @@ def model() -> LanguageModel:
     return reference.small_model()
 
 
-def generate(*asked: Any, **how: bool) -> Iterator[str]:
-    """The words of `draw`, without what they were drawn from."""
-    return (each.word for each in draw(*asked, **how))
+def continued(
+    model: LanguageModel, prompt: list[str], line_by_line: bool = False, predict_first: bool = True
+) -> Continuations:
+    return Continuations(model, VOCABULARY, prompt, line_by_line, predict_first)
+
+
+def generate(model: LanguageModel, prompt: list[str], options: GenerationOptions, **how: bool) -> list[str]:
+    """The words that are drawn, without what they were drawn from."""
+    return [drawn.word for drawn in continued(model, prompt, **how).draw(options)]
 
 
 def words(model: LanguageModel, prompt: str = "the", **options: Any) -> list[str]:
-    return list(generate(model, VOCABULARY, prompt.split(), GenerationOptions(**options)))
+    return generate(model, prompt.split(), GenerationOptions(**options))
 
 
 def draws(count: int, temperature: float = 1.0, top_k: Any = None, top_p: Any = None, barred: Any = ()) -> Counter[int]:
@@ -115,9 +120,9 @@ def test_lines_begin_as_the_model_knows_them(model: LanguageModel, prompt: list[
     alone = prompt[len(prompt) - [*prompt[::-1], "<eos>"].index("<eos>") :]
     if how == "not opened" and not alone:
         with pytest.raises(InputError, match=r"^prompt='': the model does not predict .* give that word"):
-            generate(model, VOCABULARY, prompt, GenerationOptions(seed=4), **options)
+            generate(model, prompt, GenerationOptions(seed=4), **options)
         return
-    found = list(generate(model, VOCABULARY, prompt, GenerationOptions(length=30, seed=4), **options))
+    found = generate(model, prompt, GenerationOptions(length=30, seed=4), **options)
     assert "<eos>" in found and (how != "not opened" or found.index("<eos>") == len(found) - 1 < 29)
     draw = torch.Generator().manual_seed(4)
     before = {"carried": ["<eos>", *prompt], "line by line": ["<eos>", *alone], "not opened": alone}[how]
@@ -150,25 +155,22 @@ def test_samples_are_the_texts_of_the_seeds_after_it(memory: str, how: dict[str,
     """Each as long as it would be alone, also where lines end at other steps and what is remembered grows."""
     model = reference.small_model(memory)
     options, prompt = {"length": 40, "top_p": 0.95}, ["the", "cat"]
-    found = list(draw_samples(model, VOCABULARY, prompt, GenerationOptions(seed=5, **options), 4, **how))
-    each = [GenerationOptions(seed=5 + n, **options) for n in range(4)]
-    assert found == [list(generate(model, VOCABULARY, prompt, one, **how)) for one in each]
+    found = list(continued(model, prompt, **how).samples(GenerationOptions(seed=5, **options), 4))
+    assert found == [generate(model, prompt, GenerationOptions(seed=5 + n, **options), **how) for n in range(4)]
     assert len({tuple(words) for words in found}) == 4
     assert (len({len(words) for words in found}) > 1) == ("predict_first" in how)
 
 
 def test_of_many_samples_not_all_are_drawn_at_a_time(model: LanguageModel) -> None:
     """So that their number is not bounded by the memory: the first are there before the others are drawn."""
-    few, endless = (draw_samples(model, VOCABULARY, ["the"], GenerationOptions(length=3), n) for n in (40, 10**9))
+    few, endless = (continued(model, ["the"]).samples(GenerationOptions(length=3), n) for n in (40, 10**9))
     found = list(few)
-    assert found == [
-        list(generate(model, VOCABULARY, ["the"], GenerationOptions(length=3, seed=1 + n))) for n in range(40)
-    ]
+    assert found == [generate(model, ["the"], GenerationOptions(length=3, seed=1 + n)) for n in range(40)]
     assert next(endless) == found[0]
 
 
 def test_samples_that_would_be_one_are_refused(model: LanguageModel) -> None:
     with pytest.raises(InputError, match=r"samples=2.*temperature=0"):
-        draw_samples(model, VOCABULARY, ["the"], GenerationOptions(temperature=0), 2)
+        continued(model, ["the"]).samples(GenerationOptions(temperature=0), 2)
     with pytest.raises(InputError, match="samples=0"):
-        draw_samples(model, VOCABULARY, ["the"], GenerationOptions(), 0)
+        continued(model, ["the"]).samples(GenerationOptions(), 0)

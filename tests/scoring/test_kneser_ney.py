@@ -148,14 +148,6 @@ def test_published_equations(order, unknown):
         assert listed[gram][1] == pytest.approx(expected, abs=2e-6)
 
 
-@pytest.mark.parametrize("order", [1, 3])
-def test_every_distribution_sums_to_one(order):
-    model = KneserNey(order, FALLBACK).estimate(*numbered(rich(150)))
-    contexts = np.random.default_rng(0).integers(-1, len(model.words), (500, order - 1))
-    sums = (10.0 ** model.distributions(contexts).astype(float)).sum(axis=1)
-    assert sums == pytest.approx(1, abs=2e-6)
-
-
 @pytest.mark.parametrize("block", [7, pytest.param(1, marks=pytest.mark.slow)])
 def test_blocks_change_nothing(block, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

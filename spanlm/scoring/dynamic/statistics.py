@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from spanlm.data.batching import Segment
 from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError, RunError, SpanlmError, require
+from spanlm.errors import InputError, RunError, SpanlmError
 from spanlm.models.interfaces import Head, LMState, Memory, MixingHead, NextWordModel, Readout, Scores
 from spanlm.models.ops.precision import autocast, products
 from spanlm.options import Precision
@@ -50,13 +50,11 @@ DYNAMIC = "dynamic.safetensors"
 STREAMS = 100
 """Streams side by side, as published."""
 
-
 PART: Split = "train"
 
 ADVANCE = 64
 """Segments cut at a time. Cutting between two passes of a model, whose weights fill the processor's caches, takes
 twenty times as long (measured: 0.44 ms a segment against 0.02; the passes of a small model: 6)."""
-
 
 _KEPT = ("text", "segments", "read", "tokens", "whole", "gate_temperature")
 """Fields in the file, beside the tensors."""
@@ -134,7 +132,7 @@ def _scores(head: Head, readout: Readout, targets: Tensor, loss: DynamicLoss) ->
     if loss == "likelihood":
         scores = head.score(readout, targets)
         return scores, scores.log_prob
-    assert isinstance(head, MixingHead) and readout.mixture is not None  # `require_fit` refuses other models
+    assert isinstance(head, MixingHead) and readout.mixture is not None  # `require_loss` refuses other models
     scores, trained = readout.mixture.score_twice(head, readout.features, targets)
     return scores, trained.log_prob - trained.extra_loss
 
@@ -200,15 +198,9 @@ def gather_statistics(
     A segment has `streams` of 5 steps; the first `segments` segments are read, or all. `report` is called after each.
 
     Raises:
-        InputError: the corpus has no training part, or `segments` is below 1.
+        InputError: the corpus has no training part.
         RunError: all gradients are zero, or some are not finite.
     """
-    require(segments is None or segments >= 1, "dynamic.statistics", segments, "at least 1 segment")
-    if PART not in corpus.splits:
-        raise InputError(
-            f"dynamic evaluation needs gradient statistics of the training text, and {corpus.name} has no {PART} "
-            f"part. Name the folder that has it, or put this model's statistics into the run's folder."
-        )
     batcher = replace(protocol, batch_size=streams).batcher(corpus, PART, in_order=True, length=LENGTH, whole=False)
     weights = learning_weights(model)
     sums = [torch.zeros_like(weight) for weight in weights.values()]

@@ -18,7 +18,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,8 @@ from typing import Any
 from spanlm.data.corpora import Corpus
 from spanlm.errors import RunError, require
 from spanlm.models.interfaces import NextWordModel
-from spanlm.scoring.dynamic.evaluate import DivergedError, diverged, read_adapting
+from spanlm.scoring.dynamic.evaluate import DivergedError, diverged, read_adapting, require_fit
 from spanlm.scoring.dynamic.statistics import DynamicStatistics
-from spanlm.scoring.dynamic.update import require_fit, require_own
 from spanlm.scoring.options import LENGTH, DynamicConfig
 from spanlm.scoring.protocol import STANDARD, Protocol
 from spanlm.scoring.stream import Report, quiet, read
@@ -155,75 +154,62 @@ def _tally_of_json(sums: dict[str, Any]) -> Tally:
     return Tally(**numbers(sums) | {"metrics": numbers(sums["metrics"])})
 
 
-def tune_dynamic(
-    model: NextWordModel,
-    corpus: Corpus,
-    split: str,
-    statistics: DynamicStatistics,
-    grid: Sequence[DynamicConfig],
-    protocol: Protocol = STANDARD,
-    *,
-    first_tokens: int = FIRST_TOKENS,
-    finalists: int = FINALISTS,
-    report: Report = quiet,
-    trials: Trials | None = None,
-) -> DynamicTuning:
-    """Try every point of a grid; the text is never the one to report.
-
-    The model is not changed. The text is read in one stream, its lines as in training. Every point reads the first
-    tokens; then `finalists` points read all of the text, more if none of them helps. With 0 finalists the first tokens
-    decide. Trials in the file of `trials` are not repeated.
-
-    Raises:
-        InputError: there is no such split, the statistics are of other weights or another gate temperature, or the loss
-            is that of training and the model has no span buffer.
-        DivergedError: the weights diverged at every point; holds the grid.
-        RunError: the trained weights give no finite probabilities.
-    """
-    require(first_tokens >= 1, "dynamic.first_tokens", first_tokens, "at least 1")
-    require(finalists >= 0, "dynamic.finalists", finalists, "0 or more")
-    require_own(statistics, model)
-    for config in grid:
-        require_fit(config, statistics, model)
-    trials = trials or Trials()
-    search = _Search(model, corpus, split, statistics, replace(protocol, batch_size=1), report, trials)
-    segments = replace(protocol, batch_size=None).batcher(corpus, split).segments()
-    static = tally(read(model, segments, protocol), corpus.vocabulary)
-    if not math.isfinite(static.loss):
-        raise RunError(
-            f"{corpus.name} {split}: the mean NLL of the trained weights is {static.loss}: nothing can help."
-        )
-    most = first_tokens if first_tokens < static.tokens else None
-    firsts = [search.read(config, most, f"point {number} of {len(grid)}") for number, config in enumerate(grid, 1)]
-    finals = dict(enumerate(firsts)) if most is None else {}
-    if most is not None and finalists:
-        best = sorted(range(len(grid)), key=lambda number: _perplexity(firsts[number]))
-        for n, number in enumerate(best, 1):
-            if n > finalists and min(map(_perplexity, finals.values())) < _perplexity(static):
-                break
-            finals[number] = search.read(grid[number], None, f"finalist {n} of {max(n, min(finalists, len(best)))}")
-    return _summary(search, static, grid, firsts, finals)
-
-
 @dataclass(frozen=True)
-class _Search:
-    """The model, text and settings that all points share."""
+class Search:
+    """A search on a text, never the one to report; the model is not changed, and trials in a file are not repeated."""
 
     model: NextWordModel
     corpus: Corpus
     split: str
     statistics: DynamicStatistics
-    protocol: Protocol
-    report: Report
-    trials: Trials
+    protocol: Protocol = STANDARD
+    report: Report = quiet
+    trials: Trials = field(default_factory=Trials)
 
-    def read(self, config: DynamicConfig, most: int | None, label: str) -> Tally:
+    def tune(
+        self, grid: Sequence[DynamicConfig], first_tokens: int = FIRST_TOKENS, finalists: int = FINALISTS
+    ) -> DynamicTuning:
+        """Try every point of a grid.
+
+        The text is read in one stream, its lines as in training. Every point reads the first tokens; then `finalists`
+        points read all of the text, more if none of them helps. With 0 finalists the first tokens decide.
+
+        Raises:
+            InputError: there is no such split, the statistics are of other weights or another gate temperature, or the
+                loss is that of training and the model has no span buffer.
+            DivergedError: the weights diverged at every point; holds the grid.
+            RunError: the trained weights give no finite probabilities.
+        """
+        require(first_tokens >= 1, "dynamic.first_tokens", first_tokens, "at least 1")
+        require(finalists >= 0, "dynamic.finalists", finalists, "0 or more")
+        require_fit(self.statistics, self.model, grid)
+        text = f"{self.corpus.name} {self.split}"
+        segments = replace(self.protocol, batch_size=None).batcher(self.corpus, self.split).segments()
+        static = tally(read(self.model, segments, self.protocol), self.corpus.vocabulary)
+        if not math.isfinite(static.loss):
+            raise RunError(f"{text}: the mean NLL of the trained weights is {static.loss}: nothing can help.")
+        most = first_tokens if first_tokens < static.tokens else None
+        firsts = [self._read(config, most, f"point {number} of {len(grid)}") for number, config in enumerate(grid, 1)]
+        finals = dict(enumerate(firsts)) if most is None else {}
+        if most is not None and finalists:
+            best = sorted(range(len(grid)), key=lambda number: _perplexity(firsts[number]))
+            for n, number in enumerate(best, 1):
+                if n > finalists and min(map(_perplexity, finals.values())) < _perplexity(static):
+                    break
+                finals[number] = self._read(grid[number], None, f"finalist {n} of {max(n, min(finalists, len(best)))}")
+        return self._summary(static, grid, firsts, finals)
+
+    @cached_property
+    def _one_stream(self) -> Protocol:
+        return replace(self.protocol, batch_size=1)
+
+    def _read(self, config: DynamicConfig, most: int | None, label: str) -> Tally:
         """Read the text, or its first `most` tokens, with adapting weights, unless the run has that trial."""
         key = {**self._key, "settings": config.to_json() | {"tuned_on": None}, "first_tokens": most}
-        if (kept := self.trials.find(key)) is not None:
-            return kept
+        if (finished := self.trials.find(key)) is not None:
+            return finished
         began, total, label = time.perf_counter(), Tally(), f"{label}, η {config.rate:.3g}, λ {config.decay:.3g}"
-        batcher = self.protocol.batcher(self.corpus, self.split, in_order=True, length=LENGTH)
+        batcher = self._one_stream.batcher(self.corpus, self.split, in_order=True, length=LENGTH)
         settings: dict[str, Any] = {"precision": self.protocol.precision, "most": most}
         for block in read_adapting(self.model, batcher.segments(), self.statistics, config, **settings):
             total = total.plus(block, self.corpus.vocabulary)
@@ -239,49 +225,44 @@ class _Search:
             "statistics": self.statistics.digest,
             "gate_temperature": self.statistics.gate_temperature,
             "text": self.corpus.digest(self.split),
-            "protocol": asdict(self.protocol),
+            "protocol": asdict(self._one_stream),
         }
 
-
-def _summary(
-    search: _Search,
-    static: Tally,
-    grid: Sequence[DynamicConfig],
-    firsts: Sequence[Tally],
-    finals: Mapping[int, Tally],
-) -> DynamicTuning:
-    """Make the result of the sums over the first tokens (`firsts`) and, for some points, over all of the text."""
-    plain, whole = _perplexity(static), {number: _perplexity(total) for number, total in finals.items()}
-    results = whole or {number: _perplexity(total) for number, total in enumerate(firsts)}
-    best = min(results, key=lambda number: results[number])
-    points = [
-        GridPoint(config.rate, config.decay, _perplexity(first), whole.get(number), number in whole)
-        for number, (config, first) in enumerate(zip(grid, firsts, strict=True))
-    ]
-    before = len(search.trials.seconds)
-    if diverged(finals.get(best, firsts[best]).loss, static.loss, len(search.corpus.vocabulary)):
-        details = {"tried": len(grid), "plain": plain, "grid": [asdict(point) for point in points]}
-        raise DivergedError(
-            "at every point of the grid the weights diverged. Take lower rates.",
-            details | ({"read_before": before} if before else {}),
+    def _summary(
+        self, static: Tally, grid: Sequence[DynamicConfig], firsts: Sequence[Tally], finals: Mapping[int, Tally]
+    ) -> DynamicTuning:
+        """Make the result of the sums over the first tokens (`firsts`) and, for some points, over all of the text."""
+        plain, whole = _perplexity(static), {number: _perplexity(total) for number, total in finals.items()}
+        results = whole or {number: _perplexity(total) for number, total in enumerate(firsts)}
+        best = min(results, key=lambda number: results[number])
+        points = [
+            GridPoint(config.rate, config.decay, _perplexity(first), whole.get(number), number in whole)
+            for number, (config, first) in enumerate(zip(grid, firsts, strict=True))
+        ]
+        before = len(self.trials.seconds)
+        if diverged(finals.get(best, firsts[best]).loss, static.loss, len(self.corpus.vocabulary)):
+            details = {"tried": len(grid), "plain": plain, "grid": [asdict(point) for point in points]}
+            raise DivergedError(
+                "at every point of the grid the weights diverged. Take lower rates.",
+                details | ({"read_before": before} if before else {}),
+            )
+        # without finalists no point is comparable with the trained weights
+        notes = ["no point of the grid helps."] if whole and results[best] >= plain else []
+        for name in ("rate", "decay"):
+            note = edge_note(f"dynamic.{name}", getattr(grid[best], name), [getattr(config, name) for config in grid])
+            notes += [note] if note else []
+        return DynamicTuning(
+            text=f"{self.corpus.name} {self.split}",
+            tokens=static.tokens,
+            first_tokens=max(total.tokens for total in firsts),
+            plain=plain,
+            best=replace(grid[best], tuned_on=f"{self.corpus.name} {self.split}"),
+            perplexity=results[best],
+            grid=points,
+            notes=[*notes, *self.protocol.tuning_notes],
+            read_before=before,
+            seconds_before=sum(self.trials.seconds),
         )
-    # without finalists no point is comparable with the trained weights
-    notes = ["no point of the grid helps."] if whole and results[best] >= plain else []
-    for name in ("rate", "decay"):
-        note = edge_note(f"dynamic.{name}", getattr(grid[best], name), [getattr(config, name) for config in grid])
-        notes += [note] if note else []
-    return DynamicTuning(
-        text=f"{search.corpus.name} {search.split}",
-        tokens=static.tokens,
-        first_tokens=max(total.tokens for total in firsts),
-        plain=plain,
-        best=replace(grid[best], tuned_on=f"{search.corpus.name} {search.split}"),
-        perplexity=results[best],
-        grid=points,
-        notes=[*notes, *search.protocol.tuning_notes],
-        read_before=before,
-        seconds_before=sum(search.trials.seconds),
-    )
 
 
 def _perplexity(total: Tally) -> float:

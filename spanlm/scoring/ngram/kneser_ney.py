@@ -31,16 +31,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, require
-from spanlm.scoring.ngram.model import (
-    ALSO_UNKNOWN,
-    END,
-    START,
-    UNKNOWN,
-    ArpaModel,
-    Floats,
-    Integers,
-    Table,
-)
+from spanlm.scoring.ngram.model import ALSO_UNKNOWN, END, START, UNKNOWN, ArpaModel, Floats, Integers, Table
 
 _START_ID, _END_ID = 1, 2
 _LAST_KEY = np.uint64(2**64 - 1)
@@ -106,8 +97,8 @@ class KneserNey:
             tables.append(Table(order.keys, *(_zeros(np.float32, len(order.keys)) for _ in range(2))))
             for part in _parts(len(order.keys), self.block):
                 total, gamma = _interpolation(sums, discounts, order.contexts[part])
-                kept = (order.counts[part].astype(np.float32) - discounts[np.minimum(order.counts[part], 3)]) / total
-                probability[part] = kept + gamma * shorter[tables[-1].split(size, part)[0] if length > 1 else 0]
+                rest = (order.counts[part].astype(np.float32) - discounts[np.minimum(order.counts[part], 3)]) / total
+                probability[part] = rest + gamma * shorter[tables[-1].split(size, part)[0] if length > 1 else 0]
                 tables[-1].log10[part] = _log10(probability[part])
             for part in _parts(len(shorter), self.block) if length > 1 else ():
                 tables[-2].backoff[part] = _log10(_interpolation(sums, discounts, part)[1])
