@@ -16,7 +16,7 @@ from spanlm.config import RunConfig
 from spanlm.papers.certainty import NONE
 from spanlm.papers.paper import Row
 from spanlm.papers.registry import PAPERS
-from spanlm.papers.table import COLLAPSED, FilledTable, at, cell, in_words, seeds_of, spread
+from spanlm.papers.table import COLLAPSED, FilledTable, at, cell, in_words, spread
 from spanlm.papers.table import overview as overview_of
 from spanlm.scoring.resampling import of_chance, signed
 from spanlm.store.plain import several
@@ -497,18 +497,33 @@ def known_laws() -> Rows:
     return [["model", "scale", *KNOWN_LAWS], *([title, scale, *cells] for title, *cells in grid.rows)]
 
 
-def neighbours(text: str) -> Rows:
+def neighbours() -> Rows:
     """Return all memories and their neighbours: bits against the LSTM, how fast they train, and how soon as well."""
-    columns = "units", "valid ppl", "test ppl", "best epoch", "tokens/s", "minutes", "minutes to LSTM's"
-    rows, bits = _cells("neighbours", text, "1", columns), _of_text(text, "neighbours", "1")
-    lines = _filled("neighbours", text, "1").lines
-    for line in (line for line in lines.values() if line.title not in bits):
-        seeds = {seeds_of(one) for one in line.records}
-        control = [one for one in lines["lstm"].records if seeds_of(one) in seeds]
-        gain = _ppl_bits(line.records, "test.perplexity") - _ppl_bits(control, "test.perplexity")
-        bits[line.title] = _bits(gain, (), len(seeds))
-    return [["", "bits on test", *columns], *([title, bits[title], *cells] for title, cells in rows.items())]
+    columns = "units", "seeds", "valid ppl", "test ppl"
+    rows, bits = _cells("neighbours", "ptb-small", "1", columns), dict(_of_text("ptb-small", "neighbours", "1"))
+    lines, speed = _filled("neighbours", "ptb-small", "1").lines, {}
+    for name, line in lines.items():
+        if line.title not in bits:  # another evaluation of the LSTM
+            gain = _ppl_bits(line.records, "test.perplexity") - _ppl_bits(lines["lstm"].records, "test.perplexity")
+            bits[line.title] = _bits(gain, (), len(line.records))
+        speed[line.title] = _until_as_good(name)
+    head = ["", "bits on test", *columns, "tokens/s", "minutes to LSTM's"]
+    return [head, *([title, bits[title], *cells, *speed[title]] for title, cells in rows.items())]
 
+
+def _until_as_good(row: str) -> tuple[str, str]:
+    """Return tokens a second, and the minutes until valid is as good as the LSTM's best, of the first seed."""
+    speed = next((one["tokens_per_second"] for one in records("neighbours", "speed") if one["row"] == row), None)
+    if speed is None:
+        return NONE, NONE
+    runs = records("neighbours", "ptb-small")
+    losses, theirs = (next(one["valid_losses"] for one in runs if one["row"] == name) for name in (row, "lstm"))
+    epochs = next((n for n, loss in enumerate(losses, 1) if loss <= min(theirs)), None)
+    return f"{speed:,.0f}", rounded(epochs and epochs * PTB_TOKENS / speed / 60)
+
+
+PTB_TOKENS = 929_589
+"""Of the training part of Penn Treebank."""
 
 LEFT = "1", "5", "10", "20", "50", "100"
 """Words that a model has read alone."""
@@ -516,11 +531,25 @@ LEFT = "1", "5", "10", "20", "50", "100"
 
 def neighbours_context() -> Rows:
     """Return what the words before the last n are worth to each, in bits a token."""
-    rows = [["", "bits on test", "words that count", *(f"beyond {n}" for n in LEFT)]]
+    rows = [["", "words that count", *(f"beyond {n}" for n in LEFT)]]
     for one in records("neighbours", "context"):
         words = "{} ({} to {})".format(*(rounded(x, 0) for x in (one["effective"], *one["effective_interval"])))
         left = (rounded(one["excess"][n], 3) for n in LEFT)
-        rows.append([PAPERS["neighbours"].rows[one["row"]].title, rounded(one["bits"], 3), words, *left])
+        rows.append([PAPERS["neighbours"].rows[one["row"]].title, words, *left])
+    return rows
+
+
+def neighbours_windows() -> Rows:
+    """Return a Transformer by its window, in bits against the LSTM."""
+    (control,) = (one for one in records("neighbours", "ptb-small") if one["row"] == "lstm")
+    rows = [["window", "valid ppl", "test ppl", "bits on test"]]
+    lines = _filled("neighbours", "ptb-small", "2").lines | {
+        "transformer": _filled("neighbours", "ptb-small", "1").lines["transformer"]
+    }
+    for line in lines.values():
+        gain = _ppl_bits(line.records, "test.perplexity") - _ppl_bits([control], "test.perplexity")
+        cells = (rounded(at(line.records[0], f"{part}.perplexity")) for part in PARTS)
+        rows.append([line.title.rpartition(" ")[2], *cells, _bits(gain, (), len(line.records))])
     return rows
 
 
@@ -549,6 +578,10 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "demo": on_the_demo,
     # vocabularies
     "vocabularies-ptb": partial(_vocabularies, "ptb"),
+    # neighbours
+    "neighbours": neighbours,
+    "neighbours-context": neighbours_context,
+    "neighbours-windows": neighbours_windows,
     # speed
     "speed-ratios": speeds.ratios,
     "speed-steps": speeds.steps,

@@ -168,6 +168,8 @@ class Page:
             return None
         titles = list(dict.fromkeys(line.title for line in lines))
         caption, panels = f"{seeds}{bars} The axis is logarithmic.", list(self._perplexities(titles))
+        if all(mark is None for panel in panels for mark in (*panel.measured, *panel.published)):
+            return None
         return figures.rows_figure(heading, titles, panels, caption, logarithmic=True)
 
     def _looked(self, line: Line, tree: Mapping[str, Any], title: str = "") -> AttentionRecord:

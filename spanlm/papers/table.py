@@ -51,6 +51,9 @@ FREQUENCIES = 0.95
 """A whole model with at least this share of the perplexity of word frequencies predicts as these do."""
 
 
+_PARTS = "encoder", "buffer"
+
+
 class Grid(NamedTuple):
     """Cells of text."""
 
@@ -222,7 +225,8 @@ class Line:
     def collapsed(self) -> list[str]:
         """Which of several predictions of a model are on valid worse than word frequencies, or, as a whole, like them.
 
-        A mixture hides it: its perplexity is then the other part's, and no measure of what the row is named after.
+        A mixture hides it: its perplexity is then the other part's, and no measure of what the row is named after. If
+        both parts are worse than frequencies and the mixture is not, they have divided the words between them.
         """
         worst, config = self.filled.frequencies, self.row.preset.config
         if worst is None or not isinstance(config, RunConfig) or not config.model.memory.mixes:
@@ -230,13 +234,12 @@ class Line:
         control = self.filled.lines.get(self.row.control)
         if control and any(record["valid"]["perplexity"] > FREQUENCIES * worst for record in control.records):
             return []  # all are trained too little to tell
-        limits = {"perplexity": FREQUENCIES * worst, "parts.encoder": worst, "parts.buffer": worst}
-        failed = [
-            name
-            for name, limit in limits.items()
-            if any((at(record["valid"], name) or 0) > limit for record in self.records)
-        ]
-        return ["model" if name == "perplexity" else name.removeprefix("parts.") for name in failed]
+        failed = set[str]()
+        for record in self.records:
+            whole = record["valid"]["perplexity"] > FREQUENCIES * worst
+            parts = {part for part in _PARTS if (at(record["valid"], f"parts.{part}") or 0) > worst}
+            failed |= {"model"} | parts if whole else parts if parts != {*_PARTS} else set()
+        return [name for name in ("model", *_PARTS) if name in failed]
 
     def value(self, path: str) -> Value | None:
         """Summarise a number of all seeds; None where one has none, or a prediction collapsed."""

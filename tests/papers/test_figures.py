@@ -131,6 +131,14 @@ def test_windows_of_no_paper_are_drawn_from_one_row_and_from_none(tiny_corpus: P
     assert all("measured on tiny" in " ".join(texts(figure)) for figure in drawn.values())
 
 
+def test_a_table_whose_only_row_collapsed_has_a_page_and_no_figure(tiny_corpus: Path) -> None:
+    made = plan(tiny_corpus, paper="neighbours", table="1")
+    run = record("span-buffer", 9_000.0)
+    (task,) = (task for task in made.tasks if task.row.name == "span-buffer")
+    page = Page(made, made.tables[0], [Outcome(task, run)])
+    assert page.figures() == {} and "| Span buffer of 100, q sees h_t, too |" in page.markdown()
+
+
 @pytest.fixture
 def questions(tmp_path: Path) -> tuple[Path]:
     path = tmp_path / "tiny_CN_test.txt"

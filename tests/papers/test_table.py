@@ -12,7 +12,7 @@ from spanlm.papers.plan import Plan, Task
 from spanlm.papers.registry import PAPERS
 from spanlm.papers.request import Request
 from spanlm.papers.run import Outcome
-from spanlm.papers.table import FilledTable, Grid, overview, unigram_perplexity
+from spanlm.papers.table import FilledTable, Grid, overview, spread, unigram_perplexity
 from tests.analysis.shown import texts
 from tests.cases import rest_slow
 from tests.papers.records import START, attention, cells, cloze, ended, record
@@ -200,6 +200,19 @@ def test_a_part_or_a_model_no_better_than_word_frequencies_is_shown_as_collapsed
         "words-ptb",
     }
     assert not {line.row.name for group in table.groups for line in group.trained if line.collapsed}
+
+
+def test_parts_that_divide_the_words_between_them_are_no_collapse() -> None:
+    """Each alone is worse than frequencies, and the mixture is far better: no part hides behind the other."""
+    parts = {"encoder": 900.0, "buffer": 800.0}
+    run = record("unannealed-ptb", 90.0)
+    for split in ("valid", "test"):
+        run[split]["parts"] |= parts
+    table = FilledTable(PAPERS["li2020"], filled("li2020", "3").table, [run], frequencies=500.0)
+    assert table.lines["unannealed-ptb"].value("test.perplexity") == spread([90.0])
+    run["valid"]["parts"]["encoder"] = 95.0
+    table = FilledTable(PAPERS["li2020"], filled("li2020", "3").table, [run], frequencies=500.0)
+    assert table.lines["unannealed-ptb"].collapsed == ["buffer"]
 
 
 def test_word_frequencies_have_the_perplexity_of_their_counts() -> None:
