@@ -152,7 +152,6 @@ def _evaluate(model: Model, corpus: Corpus, options: argparse.Namespace) -> None
         result = model.evaluate(corpus, options.split, cache=cache, **mode)
     # the ensemble has one cache for all runs, so that each run alone needs a pass without it
     several = model.evaluate_members(corpus, options.split, **mode) if isinstance(model, TrainedEnsemble) else None
-    law = _excess(model, corpus, options)
     notes = [*result.notes, *cache_notes(cache)]
     if options.json:
         temperature = model.gate_temperature
@@ -162,7 +161,7 @@ def _evaluate(model: Model, corpus: Corpus, options: argparse.Namespace) -> None
         for adaptation in adaptations:
             fields |= adaptation.fields
         fields |= _padded(model, result, options)
-        if law:
+        if law := _excess(model, corpus, options):
             fields["excess"] = [row.to_json() for row in law]
         if isinstance(model, TrainedEnsemble) and several is not None:
             fields["without_cache"] |= members_fields(model, several)
@@ -171,7 +170,7 @@ def _evaluate(model: Model, corpus: Corpus, options: argparse.Namespace) -> None
     rows = [*_padded_rows(model, result, options), *cache_rows(result, tuning, options)]
     rows += [row for adaptation in adaptations for row in adaptation.rows(result)]
     print_evaluation(model, result, notes, rows + (parts_rows(result) if options.parts else []))
-    if law:
+    if law := _excess(model, corpus, options):
         print_excess(law)
     if isinstance(model, TrainedEnsemble) and several is not None:
         print_members(model, several, "without the cache: each run alone, all as one, and the oracle bound")

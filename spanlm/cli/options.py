@@ -249,9 +249,10 @@ def run_names(folders: Sequence[Path]) -> list[str]:
         paths = [path.parent for path in paths]
     families = len({path.parent for path in paths}) > 1  # then the name is FAMILY/seed-S
     parts, names = 1, [run_name(path) if families else _stem(path) for path in paths]
+    alike = len({(path.parent, _stem(path)) for path in paths}) < len(paths)  # model.arpa and model.arpa.gz of a folder
     while len({*names}) < len(paths):
         parts += 1
-        names = ["/".join([*path.parts[-parts:-1], _stem(path)]) for path in paths]
+        names = ["/".join([*path.parts[-parts:-1], path.name if alike else _stem(path)]) for path in paths]
     return names
 
 

@@ -32,7 +32,7 @@ from typing import Any, Literal, get_args
 from spanlm.data.packed import opened, replacing_packed
 from spanlm.data.tokenizer import written_words
 from spanlm.data.vocabulary import EOS
-from spanlm.errors import FEW, InputError, named
+from spanlm.errors import FEW, InputError, named, require
 from spanlm.store.plain import c_number, json_value
 
 Format = Literal["moses", "kaldi", "srilm", "espnet", "nemo", "jsonl"]
@@ -108,6 +108,7 @@ def read_nbest(
     """
     if not path.exists():
         raise InputError(f"{path}: no such file; name a file or a folder of n-best lists")
+    require(format is None or format in _FORMATS, "format", format, f"one of {', '.join(_FORMATS)}")
     format, lists = format or find_format(path), _Lists(list_size)
     read, _ = _FORMATS[format]
     read(path, lists)

@@ -17,7 +17,7 @@ from spanlm.data.config import SPLITS, DataConfig, Split
 from spanlm.data.corpora import Corpus
 from spanlm.data.sources import findable
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
-from spanlm.errors import InputError, RunError
+from spanlm.errors import InputError
 from spanlm.options import Precision, read_group
 from spanlm.runs.model import Model
 from spanlm.runs.texts import Texts
@@ -31,7 +31,7 @@ from spanlm.scoring.ngram.next_word import NgramModel, UnigramCache
 from spanlm.scoring.perplexity import Evaluation
 from spanlm.scoring.prefix_tree import Prefixes
 from spanlm.store import VERSION
-from spanlm.store.files import is_arpa, run_name
+from spanlm.store.files import is_arpa, run_name, written
 from spanlm.store.provenance import PROVENANCE, record_start
 from spanlm.store.run_folder import CONFIG, METRICS, MODEL, MetricsLog, locked, refuse_family, vocabulary_file
 from spanlm.training.card import Card, write_card
@@ -243,12 +243,8 @@ def _write(run: NgramRun, config: NgramRunConfig, corpus: Corpus, results: Mappi
     )
     if note := write_card(folder, card):
         _LOG.info("note: %s", note)
-    try:
+    with written(folder, "Make room, or choose another folder.", "cannot be written"):
         save_config(folder / CONFIG, config.to_yaml())
-    except OSError as error:
-        raise RunError(
-            f"{folder}: cannot be written: {error.strerror}. Make room, or choose another folder."
-        ) from error
 
 
 def _with_share(options: NgramConfig, arpa: ArpaModel, corpus: Corpus) -> NgramConfig:

@@ -143,10 +143,10 @@ def score_words(
 
     With `word_ends`, see `spanlm.data.tokenizer.Tokenizer`, scores are `SubwordScore`.
 
-    Without `predict_first` no <eos> opens a line, and first words are read but not predicted; the state is then `line`,
-    see `spanlm.runs.texts.Texts.refuse_context`. A `cache` is emptied at
-    each reset of the context; it gives a probability to the next word only, so there is no entropy and no rank. `spell`
-    gives the NLL of an unknown word's spelling, nats, which its surprisal then includes.
+    Without `predict_first` no <eos> opens a line, and first words are read but not predicted; callers refuse any other
+    state than `line`. A `cache` is emptied at each reset of the context; it gives a probability to the next word only,
+    so there is no entropy and no rank. `spell` gives the NLL of an unknown word's spelling, nats, which its surprisal
+    then includes.
 
     Raises:
         InputError: a word is outside the vocabulary with oov="error", or with `options.looks` the model does not

@@ -140,6 +140,7 @@ def test_several_runs_read_one_standard_input(
         (["a/s", "s"], ["a", "FOLDER"]),
         (["runs/kv/seed-12"], ["kv/seed-12"]),
         (["runs/kv/seed-x"], ["seed-x"]),
+        (["x/ng.arpa", "x/ng.arpa.gz"], ["x/ng.arpa", "x/ng.arpa.gz"]),
     ],
     ids=str,
 )
