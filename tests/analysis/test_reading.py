@@ -41,6 +41,7 @@ def covers(gain: Gain, value: float) -> bool:
     return gain.interval[0] <= value <= gain.interval[1]
 
 
+@pytest.mark.slow
 def test_the_law_is_found_again_and_a_wrong_model_is_worth_nothing() -> None:
     law = Law(1, items=60, words=40, subjects=3)
     gain = law.gain(law.right)

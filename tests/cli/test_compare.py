@@ -70,6 +70,7 @@ def test_families_ensembles_and_files(cli: Cli, tiny_run: Path, lstm_run: Path, 
     assert "all as one (linear): gains most" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_other_words(cli: Cli, tiny_run: Path, tiny_corpus: Path, arpa: Path, tiny_config: RunConfig) -> None:
     """An n-gram model takes the words of a run; two runs with different words have only common ones."""
     found = json.loads(cli("compare", arpa, tiny_run, "--json").done)

@@ -340,6 +340,7 @@ def test_seeds_side_by_side_are_those_in_turn(cli: Cli, command: list[object]) -
     cli(*side).refused("--out=side: already holds runs")
 
 
+@pytest.mark.slow
 def test_what_is_refused_is_refused_before_the_first_run(cli: Cli, command: list[object], tiny_run: Path) -> None:
     cli(*command, "--training.seed=2", "--seeds", "1", "--out", "fam").done  # noqa: B018 (checks)
     before = sorted(Path("fam").iterdir())

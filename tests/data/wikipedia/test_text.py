@@ -45,6 +45,7 @@ def test_what_extractors_leave_behind(line: str, cleaned: str) -> None:
     assert clean(normalise(line)) == cleaned
 
 
+@pytest.mark.slow
 @given(st.text(max_size=50))
 def test_normalised_text_has_nothing_invisible(text: str) -> None:
     found = normalise(text)
