@@ -4,54 +4,28 @@ Rows of published tables are written by `spanlm.papers`, as its pages have them;
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from statistics import fmean
-from typing import Any, cast
+from typing import cast
 
-from results import scaling, speeds
+from results import pages, scaling, speeds
+from results.filled import bits_of, cells_of, filled_table, frequency_ppl, of_text, ppl_bits
 from results.records import PARTS, Rows, records, rounded
 from spanlm.analysis.figures import Value
 from spanlm.config import RunConfig
 from spanlm.papers.certainty import NONE
 from spanlm.papers.paper import Row
 from spanlm.papers.registry import PAPERS
-from spanlm.papers.table import COLLAPSED, FilledTable, at, cell, in_words, spread
-from spanlm.papers.table import overview as overview_of
-from spanlm.scoring.resampling import of_chance, signed
+from spanlm.papers.table import COLLAPSED, at, in_words, spread
+from spanlm.scoring.resampling import signed
 from spanlm.store.plain import several
-
-
-@cache
-def _filled(paper: str, text: str, name: str) -> FilledTable:
-    """Return a table of a paper with the runs on one text."""
-    (table,) = (table for table in PAPERS[paper].tables if table.name == name)
-    frequencies = _frequencies() if (paper, text) == ("li2020", "ptb-small") else None
-    return FilledTable(PAPERS[paper], table, records(paper, text), frequencies)
-
-
-@cache
-def _frequencies() -> float:
-    """Return the perplexity of word frequencies on valid of Penn Treebank."""
-    (row,) = (one for one in records("li2020", "readings/beside") if one["row"] == "unigram-oracle-awd-ptb")
-    return float(row["buffer"])
-
-
-def _cells(paper: str, text: str, name: str, columns: Sequence[str], section: int = 0) -> dict[str, list[str]]:
-    """Return columns of the rows of a published table by title; they are named as there, or `scale`."""
-    filled = _filled(paper, text, name)
-    lines = [line for whole in filled.groups[section].lines for line in (whole, *whole.parts())]
-    scale = ", ".join(dict.fromkeys(one["scale"] for one in records(paper, text)))
-    return {
-        line.title: [scale if column == "scale" else cell(line, filled.column(column)) for column in columns]
-        for line in lines
-    }
 
 
 def running_text() -> Rows:
     """Return Table 1 of Salton et al. for models that read a running text."""
     columns = ("scale", "parameters", "seeds", "valid ppl", "test ppl", "paper: valid", "paper: test")
-    rows = _cells("salton2017", "ptb-small", "1", columns)
+    rows = cells_of("salton2017", "ptb-small", "1", columns)
     return [["model", *columns], *([title, *cells] for title, cells in rows.items())]
 
 
@@ -61,7 +35,6 @@ TEXTS = {"ptb-small": "Penn Treebank", "wikitext-2-small": "WikiText-2"}
 TEXTS |= {"cbt-small": "Children's books", "wikipedia-small": "Wikipedia articles"}
 """Of which Daniluk et al.'s models are trained, by length."""
 FIGURE_2C = tuple(row for table in PAPERS["daniluk2017"].tables if table.name == "2c" for row in table.rows)
-DEMO = "demo"
 ON_THE_DEMO = {"4-gram": "4-gram", "kvp-w5": "Key-Value-Predict, window 5", "attention-w10": "Attention, window 15"}
 """A row of Figure 2c -> that on the demo's text."""
 BUFFERS = {"Span buffer": "Span buffer, as printed", "Span buffer, q sees h_t, too": "Span buffer, our reading"}
@@ -69,12 +42,6 @@ BUFFERS |= {
     "one span of 2": "Span buffer of one span, our reading",
     "32 spans of 8": "Span buffer of 32 spans, our reading",
 }
-
-
-def _bits(difference: float, interval: Sequence[float], seeds: int) -> str:
-    """`−0.095 (−0.132 to −0.060; 3)`: without an interval where no blocks are stored."""
-    within = f"{' to '.join(map(signed, interval))}; " if interval else ""
-    return f"{signed(difference)} ({within}{seeds})"
 
 
 def _title(row: str) -> str:
@@ -87,29 +54,15 @@ def _head(text: str, of: str = "") -> str:
 
 
 @cache
-def _of_text(text: str, paper: str = "daniluk2017", table: str = "2c") -> dict[str, str]:
-    """Return the differences of a table's rows from the LSTM on a text, by title; of the LSTM its seeds."""
-    (group,) = _filled(paper, text, table).groups
-    sure, lines = group.sure, {line.row.name: line for line in group.trained}
-    assert sure is not None
-    shown = {}
-    for number, (name, seeds) in enumerate(zip(sure.names, sure.seeds, strict=True)):
-        difference, interval, _ = sure.against(number, sure.names.index("lstm"))
-        plain = f"0 ({several(seeds, 'seed')})"
-        shown[lines[name].title] = plain if name == "lstm" else _bits(difference, interval, seeds)
-    return shown
-
-
-@cache
 def _of_demo() -> dict[str, str]:
     """Return the same of the demo's text, with the span buffers and the LSTM's cache."""
-    rows = {one["row"]: _bits(one["bits"], one["interval"], one["seeds"]) for one in records("memories", DEMO)}
+    rows = {one["row"]: bits_of(one["bits"], one["interval"], one["seeds"]) for one in records("memories", pages.DEMO)}
     (caches,) = (one["caches"] for one in records("demo", "commands") if one["row"] == "caches")
     (plain,) = (one["evaluation"] for one in records("demo", "evaluations") if one["row"] == "runs/demo/lstm test")
-    (seeds,) = {one["seeds"] for one in records("memories", DEMO)}
+    (seeds,) = {one["seeds"] for one in records("memories", pages.DEMO)}
     named = {_title(row): rows.pop(title) for row, title in ON_THE_DEMO.items()}
     rows = {BUFFERS.get(title, title): cell for title, cell in rows.items()}
-    cache_gain = _bits(caches["baseline"]["bits"] - plain["bits_per_token"], (), 1)
+    cache_gain = bits_of(caches["baseline"]["bits"] - plain["bits_per_token"], (), 1)
     return (
         {_title("lstm"): f"0 ({several(seeds, 'seed')})"}
         | named
@@ -128,14 +81,14 @@ def _counted() -> dict[str, dict[str, str]]:
             if one["row"] in rows:
                 nats = math.log(one["test"]["perplexity"]) - fmean(control)
                 title = f"5-gram Kneser-Ney{' with a cache' if 'cache' in one['row'] else ''}"
-                found.setdefault(text, {})[title] = _bits(nats / math.log(2), (), len(control))
+                found.setdefault(text, {})[title] = bits_of(nats / math.log(2), (), len(control))
     return found
 
 
 def overview() -> Rows:
     """Return what each model is worth on each text: bits a token on test against the LSTM of the same size."""
     counted = _counted()
-    columns = {"demo": _of_demo(), **{title: _of_text(text) | counted.get(text, {}) for text, title in TEXTS.items()}}
+    columns = {"demo": _of_demo(), **{title: of_text(text) | counted.get(text, {}) for text, title in TEXTS.items()}}
     names = dict.fromkeys((*map(_title, FIGURE_2C), *columns["demo"], *(x for one in counted.values() for x in one)))
     lines = [
         [name, *(one.get(name, NONE) for one in columns.values())] for name in sorted(names, key=_title("lstm").__ne__)
@@ -144,11 +97,6 @@ def overview() -> Rows:
     length = records("demo", "evaluations")[0]["train"]
     heads = (_head(text, tokens[text]) for text in TEXTS)
     return [["model", f"demo, {length / 1e6:.2f}M tokens (own size)", *heads], *lines]
-
-
-def _ppl_bits(rows: Sequence[Mapping[str, Any]], part: str) -> float:
-    """Return the mean bits of rows on test, of what is at `part`."""
-    return fmean(math.log2(at(one, part)) for one in rows)
 
 
 SENTENCES = "LSTM without attention, sentence by sentence"
@@ -184,16 +132,16 @@ def controls() -> Rows:
         part = "test.without_cache.perplexity" if table == "ptb-full" else "test.perplexity"
         of = {name: [one for one in every if one["row"] == name] for name in (control, *models)}
         for name, model in models.items():
-            gain = _ppl_bits(of[name], part) - _ppl_bits(of[control], part)
-            rows.append([title, model, of[name][0]["scale"], _bits(gain, (), len(of[name]))])
+            gain = ppl_bits(of[name], part) - ppl_bits(of[control], part)
+            rows.append([title, model, of[name][0]["scale"], bits_of(gain, (), len(of[name]))])
     every = records("li2020", "ptb-small")
     awd, buffer = ([one for one in every if one["row"] == name] for name in ("awd-ptb", "awd-snb-ptb"))
-    gain = _ppl_bits(buffer, "test.perplexity") - _ppl_bits(awd, "test.perplexity")
-    rows.append(["AWD-LSTM", "Span buffer, as printed", buffer[0]["scale"], _bits(gain, (), len(buffer))])
+    gain = ppl_bits(buffer, "test.perplexity") - ppl_bits(awd, "test.perplexity")
+    rows.append(["AWD-LSTM", "Span buffer, as printed", buffer[0]["scale"], bits_of(gain, (), len(buffer))])
     for one in records("li2020", "reads"):
         if whole := at(one, "test_against_control.whole"):
             name = BUFFERS[one["row"].split(",")[0]]
-            rows.append(["AWD-LSTM", name, one["scale"], _bits(whole["difference"], whole["interval"], one["count"])])
+            rows.append(["AWD-LSTM", name, one["scale"], bits_of(whole["difference"], whole["interval"], one["count"])])
     return rows
 
 
@@ -202,7 +150,7 @@ def controls() -> Rows:
 
 def _in_order(text: str) -> str:
     """Return how many pairs of rows stand in the paper's order, of how many, and between which in 95 % of the draws."""
-    (group,) = _filled("daniluk2017", text, "2c").groups
+    (group,) = filled_table("daniluk2017", text, "2c").groups
     agreed = group.sure and group.sure.agreement([line.row.reported.test_ppl for line in group.trained])
     return "{} of {} ({} to {})".format(agreed[0], agreed[2], *agreed[1]) if agreed else NONE
 
@@ -213,7 +161,7 @@ def beside_the_paper() -> Rows:
     lines = []
     for row, ppl in printed.items():
         bits = signed(math.log2(ppl / printed["lstm"])) if row != "lstm" else "0"
-        lines.append([_title(row), bits, *(_of_text(text).get(_title(row), NONE) for text in TEXTS)])
+        lines.append([_title(row), bits, *(of_text(text).get(_title(row), NONE) for text in TEXTS)])
     lines.append(["pairs in the paper's order", NONE, *map(_in_order, TEXTS)])
     return [["model", "paper (its Wikipedia)", *map(_head, TEXTS)], *lines]
 
@@ -244,8 +192,8 @@ def _of_larger() -> dict[str, str]:
 
 def perplexities() -> Rows:
     """Return test perplexities of Figure 2c: the paper's, and on each text."""
-    measured = [_cells("daniluk2017", text, "2c", ("test ppl",)) for text in TEXTS]
-    printed, larger = _cells("daniluk2017", "ptb-small", "2c", ("paper: test",)), _of_larger()
+    measured = [cells_of("daniluk2017", text, "2c", ("test ppl",)) for text in TEXTS]
+    printed, larger = cells_of("daniluk2017", "ptb-small", "2c", ("paper: test",)), _of_larger()
     lines = [
         [title, *paper, *(cells.get(title, [NONE])[0] for cells in measured), larger.get(title, NONE)]
         for title, paper in printed.items()
@@ -256,7 +204,7 @@ def perplexities() -> Rows:
 def orders() -> Rows:
     """Return Figure 2b: test perplexities by N, at two sizes."""
     columns = "scale", "readout", "seeds", "test ppl", "paper: test"
-    rows, larger = _cells("daniluk2017", "ptb-small", "2b", columns), _of_larger()
+    rows, larger = cells_of("daniluk2017", "ptb-small", "2b", columns), _of_larger()
     lines = ([title, *cells, larger.get(title, NONE)] for title, cells in rows.items())
     return [["model", *columns, LARGER], *lines]
 
@@ -264,8 +212,8 @@ def orders() -> Rows:
 def windows() -> Rows:
     """Return Figure 2a: test perplexities by window, the paper's beside them."""
     found: dict[str, dict[str, str]] = {}
-    shown = _cells("daniluk2017", "ptb-small", "2a", ("test ppl", "paper: test", "seeds", "scale"))
-    for line in _filled("daniluk2017", "ptb-small", "2a").lines.values():
+    shown = cells_of("daniluk2017", "ptb-small", "2a", ("test ppl", "paper: test", "seeds", "scale"))
+    for line in filled_table("daniluk2017", "ptb-small", "2a").lines.values():
         (name, window), (test, paper, seeds, scale) = line.row.curve, shown[line.title]
         mine = test if seeds == "1" else f"{test}, {seeds} seeds"
         found.setdefault(name, {"scale": scale}).update({str(window): mine, f"paper: {window}": paper})
@@ -294,8 +242,8 @@ def lags() -> Rows:
 
 def rungs() -> Rows:
     """Return Table 1 of Li et al., with dynamic evaluation in columns of its own, then what reads otherwise."""
-    plain = _cells("li2020", "ptb-small", "1", ("scale", "seeds", "test ppl", "PoU", "paper: test"))
-    dynamic = _cells("li2020", "ptb-small", "1", ("test ppl", "PoU", "paper: test"), section=1)
+    plain = cells_of("li2020", "ptb-small", "1", ("scale", "seeds", "test ppl", "PoU", "paper: test"))
+    dynamic = cells_of("li2020", "ptb-small", "1", ("test ppl", "PoU", "paper: test"), section=1)
     head = (
         "model",
         "scale",
@@ -307,7 +255,7 @@ def rungs() -> Rows:
         FULL_SIZE,
     )
     rows = [[*head]]
-    static = {line.title: line.row for line in _filled("li2020", "ptb-small", "1").groups[0].lines}
+    static = {line.title: line.row for line in filled_table("li2020", "ptb-small", "1").groups[0].lines}
     for model, (scale, seeds, test, pou, paper) in plain.items():
         adapted, opened, printed = dynamic[model]
         shares = NONE if pou == NONE else f"{pou}; {opened}"
@@ -336,7 +284,7 @@ def taken_apart() -> Rows:
     """Return Table 3 of Li et al., its two ways of evaluation side by side."""
     columns = ("test ppl", "PoU", "paper: test", "collapsed")
     scale = records("li2020", "ptb-small")[0]["scale"]
-    left, right = (_cells("li2020", "ptb-small", "3", columns, section) for section in (0, 1))
+    left, right = (cells_of("li2020", "ptb-small", "3", columns, section) for section in (0, 1))
     rows = [
         ["model", "scale", "test ppl", "PoU, %", "dynamic: test", "dynamic: PoU, %", "paper, dynamic: test", "state"]
     ]
@@ -363,7 +311,7 @@ def other_readings() -> Rows:
         ppls = [one.get(part) for part in parts]
         shown = [f"> {WORST:,}" if ppl is not None and ppl > WORST else rounded(ppl) for ppl in ppls]
         shares = (rounded(one.get(x), 0, 100) for x in ("pou", "oracle_pou"))
-        collapsed = [part for part in ("encoder", "buffer") if (one.get(part) or 0) > _frequencies()]
+        collapsed = [part for part in ("encoder", "buffer") if (one.get(part) or 0) > frequency_ppl()]
         rows.append([one["what"], one["scale"], *shown, *shares, _state(one.get("pou"), collapsed)])
         if one["row"] == "published":
             ranges = (
@@ -399,7 +347,7 @@ def reads() -> Rows:
         cells = [in_words(Value(one["perplexity"], one["from"], one["to"]), 2), rounded(one["test"], 2)]
         for path in (f"{part}{path}" for part in ("", "test_") for path in controls.values()):
             difference, interval = (at(one, f"{path}.{x}") for x in whole)
-            cells.append(NONE if difference is None else _bits(difference, interval, one["count"]))
+            cells.append(NONE if difference is None else bits_of(difference, interval, one["count"]))
         rows.append([one["row"], one["scale"], str(one["count"]), *cells])
     return rows
 
@@ -442,33 +390,6 @@ def attentive() -> Rows:
     return rows
 
 
-def on_the_demo() -> Rows:
-    """Return what memories are worth on the demo's text, and how much context they use."""
-    worth = {one["row"]: one for one in records("memories", DEMO)}
-    rows = [["", "scale", "bits on test", "bits against the LSTM", "p", "gain of all context", "words that count"]]
-    for one in records("memories", "context"):
-        bits, p = NONE, NONE
-        if of := worth.get(one["row"]):
-            bits, p = _bits(of["bits"], of["interval"], of["seeds"]), of_chance(of["p"])
-        words = "{} ({} to {})".format(*(rounded(x) for x in (one["effective"], *one["effective_interval"])))
-        rows.append([one["row"], one["scale"], rounded(one["bits"], 3), bits, p, rounded(one["gain"], 3), words])
-    return rows
-
-
-def _vocabularies(text: str) -> Rows:
-    """Return bits per byte of words, pieces, characters and bytes, and differences in bits a written word."""
-    rows = [["", "units", "tokens a word", "bits per byte", "against the LSTM on words", "against its own LSTM"]]
-    for one in records("vocabularies", text):
-        cut = {"whitespace": "words"}.get(one["tokenizer"], one["tokenizer"])
-        pieces = f" {one['pieces']:,}" if one["pieces"] else ""
-        memory = f"Key-Value-Predict, window {one['window']}" if one["window"] else "LSTM"
-        found = [one.get(f"against_{of}") for of in ("words", "lstm")]
-        bits = [f"{signed(of['bits'])} ({' to '.join(map(signed, of['interval']))})" if of else NONE for of in found]
-        numbers = rounded(one["tokens_per_word"], 2), rounded(one["bits_per_byte"], 3)
-        rows.append([f"{cut}{pieces}, {memory}", str(one["units"]), *numbers, *bits])
-    return rows
-
-
 CLASSES = "NE", "CN", "V", "P"  # of questions, in the order of the columns
 
 
@@ -476,7 +397,7 @@ def questions() -> Rows:
     """Return accuracies on CBT-like questions: the figure's rows, and below them the n-gram models'."""
     classes = ("named entities", "common nouns", "verbs", "prepositions")
     columns = (*(f"sentence: {name}" for name in classes), "scale", "test ppl")
-    rows = [[title, *cells] for title, cells in _cells("daniluk2017", "cbt-small", "2d", columns).items()]
+    rows = [[title, *cells] for title, cells in cells_of("daniluk2017", "cbt-small", "2d", columns).items()]
     for one in records("daniluk2017", "cbt-ngrams"):
         answers = {file["class"]: file["contexts"]["full"]["sentence"] for file in one["cloze"]["files"]}
         held = " + cache" if one["config"]["ngram"]["cache"] else ""
@@ -485,72 +406,6 @@ def questions() -> Rows:
         shown = (f"{a} [{low}, {high}]" for a, low, high in cells)
         rows.append([model, *shown, one["scale"], rounded(one["test"]["perplexity"])])
     return [["model", *classes, "scale", "test ppl"], *rows]
-
-
-KNOWN_LAWS = "markov", "copy", "copy-lag-20", "agreement", "recall", "topics"
-
-
-def known_laws() -> Rows:
-    """Return the excess of each memory over the law of each text."""
-    grid = overview_of([_filled("yardstick", f"{text}-small", text) for text in KNOWN_LAWS])
-    scale = records("yardstick", f"{KNOWN_LAWS[0]}-small")[0]["scale"]
-    return [["model", "scale", *KNOWN_LAWS], *([title, scale, *cells] for title, *cells in grid.rows)]
-
-
-def neighbours() -> Rows:
-    """Return all memories and their neighbours: bits against the LSTM, how fast they train, and how soon as well."""
-    columns = "units", "seeds", "valid ppl", "test ppl"
-    rows, bits = _cells("neighbours", "ptb-small", "1", columns), dict(_of_text("ptb-small", "neighbours", "1"))
-    lines, speed = _filled("neighbours", "ptb-small", "1").lines, {}
-    for name, line in lines.items():
-        if line.title not in bits:  # another evaluation of the LSTM
-            gain = _ppl_bits(line.records, "test.perplexity") - _ppl_bits(lines["lstm"].records, "test.perplexity")
-            bits[line.title] = _bits(gain, (), len(line.records))
-        speed[line.title] = _until_as_good(name)
-    head = ["", "bits on test", *columns, "tokens/s", "minutes to LSTM's"]
-    return [head, *([title, bits[title], *cells, *speed[title]] for title, cells in rows.items())]
-
-
-def _until_as_good(row: str) -> tuple[str, str]:
-    """Return tokens a second, and the minutes until valid is as good as the LSTM's best, of the first seed."""
-    speed = next((one["tokens_per_second"] for one in records("neighbours", "speed") if one["row"] == row), None)
-    if speed is None:
-        return NONE, NONE
-    runs = records("neighbours", "ptb-small")
-    losses, theirs = (next(one["valid_losses"] for one in runs if one["row"] == name) for name in (row, "lstm"))
-    epochs = next((n for n, loss in enumerate(losses, 1) if loss <= min(theirs)), None)
-    return f"{speed:,.0f}", rounded(epochs and epochs * PTB_TOKENS / speed / 60)
-
-
-PTB_TOKENS = 929_589
-"""Of the training part of Penn Treebank."""
-
-LEFT = "1", "5", "10", "20", "50", "100"
-"""Words that a model has read alone."""
-
-
-def neighbours_context() -> Rows:
-    """Return what the words before the last n are worth to each, in bits a token."""
-    rows = [["", "words that count", *(f"beyond {n}" for n in LEFT)]]
-    for one in records("neighbours", "context"):
-        words = "{} ({} to {})".format(*(rounded(x, 0) for x in (one["effective"], *one["effective_interval"])))
-        left = (rounded(one["excess"][n], 3) for n in LEFT)
-        rows.append([PAPERS["neighbours"].rows[one["row"]].title, words, *left])
-    return rows
-
-
-def neighbours_windows() -> Rows:
-    """Return a Transformer by its window, in bits against the LSTM."""
-    (control,) = (one for one in records("neighbours", "ptb-small") if one["row"] == "lstm")
-    rows = [["window", "valid ppl", "test ppl", "bits on test"]]
-    lines = _filled("neighbours", "ptb-small", "2").lines | {
-        "transformer": _filled("neighbours", "ptb-small", "1").lines["transformer"]
-    }
-    for line in lines.values():
-        gain = _ppl_bits(line.records, "test.perplexity") - _ppl_bits([control], "test.perplexity")
-        cells = (rounded(at(line.records[0], f"{part}.perplexity")) for part in PARTS)
-        rows.append([line.title.rpartition(" ")[2], *cells, _bits(gain, (), len(line.records))])
-    return rows
 
 
 TABLES: dict[str, Callable[[], Rows]] = {
@@ -574,14 +429,14 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "li2020-reads": reads,
     "li2020-bound": bounds,
     # memories
-    "yardstick": known_laws,
-    "demo": on_the_demo,
+    "yardstick": pages.known_laws,
+    "demo": pages.on_the_demo,
     # vocabularies
-    "vocabularies-ptb": partial(_vocabularies, "ptb"),
+    "vocabularies-ptb": partial(pages.vocabularies, "ptb"),
     # neighbours
-    "neighbours": neighbours,
-    "neighbours-context": neighbours_context,
-    "neighbours-windows": neighbours_windows,
+    "neighbours": pages.neighbours,
+    "neighbours-context": pages.neighbours_context,
+    "neighbours-windows": pages.neighbours_windows,
     # speed
     "speed-ratios": speeds.ratios,
     "speed-steps": speeds.steps,

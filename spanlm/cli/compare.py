@@ -41,7 +41,6 @@ from spanlm.cli.render import Progress, grid, note, out, out_json, paragraph, ta
 from spanlm.data.cbt import read_questions
 from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.errors import InputError, named
-from spanlm.models.lesions import require_lesion
 from spanlm.runs.ensemble import load_ensemble
 from spanlm.runs.loading import load
 from spanlm.runs.model import Model, require_weights
@@ -176,8 +175,6 @@ def _shown(questions: Sequence[T], name: str, progress: Progress) -> Iterator[T]
 def _sides(options: argparse.Namespace) -> list[_Side]:
     """Return the sides of the comparison, the baseline first; InputError if there are fewer than two."""
     folders, lesion = options.runs, options.attention
-    if lesion is not None:
-        require_lesion(lesion, "--attention")
     sides = [_Side(name, runs) for name, runs in named_families(folders).items()]
     cached = [replace(side, name=f"{side.name}, cache", cached=True) for side in sides]
     cached = [] if options.cache is None else cached

@@ -47,7 +47,7 @@ _NOT_IN_FORMATS = (
     *("state", "precision", "batch_size", "cache", "dynamic", "neighbours", "parts", "tune_weights"),
     *("vocab_pad", "spell_unknown", "json"),
 )
-"""Options that --format, which reads each line alone, leaves no choice of."""
+"""Options that --format, which reads each line alone, leaves no choice of; `--state line` says so, too."""
 
 
 def run(options: argparse.Namespace) -> None:

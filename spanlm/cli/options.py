@@ -123,7 +123,6 @@ def note_unfinished(folder: Path) -> None:
 def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> Model:
     """Load one run, or several as an ensemble; reject ensemble options for one run, and the reverse."""
     from spanlm.models.ensemble import normalised
-    from spanlm.models.lesions import require_lesion
     from spanlm.runs.ensemble import load_ensemble
     from spanlm.runs.model import require_weights
 
@@ -132,8 +131,6 @@ def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> Model:
     attention: str | None = vars(options).get("attention")
     as_written: bool = vars(options).get("as_written", False)
     check_gate(temperature, len(runs))
-    if attention is not None:
-        require_lesion(attention, ATTENTION)
     check_hf(runs[0], options)
     if len(runs) > 1:
         normalised(options.weights, len(runs))  # reject bad weights before anything is loaded

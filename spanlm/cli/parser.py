@@ -71,6 +71,17 @@ class _Threads(argparse.Action):
         namespace.threads = value
 
 
+class Attention(argparse.Action):
+    """Checks a lesion, or several, as soon as it is read."""
+
+    def __call__(self, parser: object, namespace: object, value: Any, option: object = None) -> None:
+        from spanlm.models.lesions import require_lesion
+
+        for lesion in [value] if isinstance(value, str) else value:
+            require_lesion(lesion, ATTENTION)
+        setattr(namespace, self.dest, value)
+
+
 class Parser(argparse.ArgumentParser):
     """The parser of a verb: its errors are InputErrors that name the nearest option; its help is short or long.
 
@@ -228,7 +239,7 @@ class Parser(argparse.ArgumentParser):
     def add_attention(self) -> None:
         text = "change where the trained model looks: at all slots of its memory alike (uniform), at an empty memory "
         text += "(none), at the nearest K slots (window=K)"
-        self.add(ATTENTION, text, rare=True, metavar="HOW")
+        self.add(ATTENTION, text, rare=True, action=Attention, metavar="HOW")
 
 
 def path(text: str) -> Path:

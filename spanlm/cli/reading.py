@@ -22,7 +22,6 @@ from spanlm.cli.parser import field_values
 from spanlm.cli.render import grid, note, out, out_json, paragraph, table
 from spanlm.data.tables import RowNotes
 from spanlm.errors import InputError
-from spanlm.models.lesions import require_lesion
 from spanlm.runs.loading import load
 from spanlm.runs.model import require_weights
 from spanlm.scoring.options import ReadingOptions
@@ -58,8 +57,6 @@ def run(options: argparse.Namespace) -> None:
     check_output(options.out, [options.table])
     suffix = "" if options.out is None else checked_suffix(options.out, (".csv", ".json", *FIGURES))
     check_output(options.r, option="--r", folder=True)
-    for lesion in options.attention:
-        require_lesion(lesion, "--attention")
     bad, odd = RowNotes(strict=options.strict), RowNotes("to be checked", options.strict)
     words, settings = read_times(options.table, settings, options.layout, bad, odd)
     frequencies = _frequencies(options, settings, bad)

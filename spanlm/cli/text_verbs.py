@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from spanlm.cli.parser import Parser, add_cache, add_fields
+from spanlm.cli.parser import Attention, Parser, add_cache, add_fields
 from spanlm.cli.predictors import names_of_predictors
 from spanlm.data.layouts import LAYOUTS, REPAIRS
 from spanlm.errors import InputError, require
@@ -188,7 +188,7 @@ def reading(arguments: list[str]) -> argparse.Namespace:
     text = "read each word after its last W tokens alone, too: 1,2,5,10,all"
     parser.add("--windows", text, _names, default=(), metavar="W[,…]")
     text = "add the runs with a lesion of their memory: some of uniform, none, window=K"
-    parser.add("--attention", text, _names, default=(), metavar="HOW[,…]")
+    parser.add("--attention", text, _names, default=(), action=Attention, metavar="HOW[,…]")
     text = "a word's context: its item (document) or its line (default: as the model was trained)"
     parser.add("--state", text, rare=True, choices=("document", "line"))
     parser.add_row_options(prefix=False)

@@ -355,8 +355,8 @@ class Model:
         network, texts, questions = self.predictor("cloze"), self.texts, request.questions
         contexts = texts.cloze_contexts(request.contexts)
         read = read_questions(Path(questions)) if isinstance(questions, str | Path) else questions
-        ranker = Ranker(network, self.vocabulary, texts.tokenizer, contexts, request, texts.predict_first)
-        return ranker.ranked(iter(read))
+        reading = request.batch_size, request.precision, texts.predict_first
+        return Ranker(network, self.vocabulary, texts.tokenizer, contexts, *reading).ranked(iter(read))
 
     @fields_as_keywords(Continue)
     def generate(self, request: Continue) -> list[str]:

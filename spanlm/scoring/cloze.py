@@ -40,7 +40,8 @@ from spanlm.data.tokenizer import Tokenizer
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError
 from spanlm.models.interfaces import NextWordModel
-from spanlm.scoring.options import ClozeContext, ClozeOptions
+from spanlm.options import Precision
+from spanlm.scoring.options import ClozeContext
 from spanlm.scoring.prefix_tree import Ids, read_texts
 from spanlm.scoring.tally import wilson
 
@@ -122,7 +123,8 @@ class Ranker:
     vocabulary: Vocabulary
     tokenizer: Tokenizer
     contexts: Sequence[ClozeContext]
-    options: ClozeOptions
+    batch_size: int  # questions read at a time
+    precision: Precision
     predict_first: bool = True
 
     def ranked(self, questions: Iterator[Question | Defect]) -> Iterator[RankedQuestion | Defect]:
@@ -131,14 +133,14 @@ class Ranker:
         A defect is the question's own; or all candidates are outside the vocabulary, one is a reserved word, or they
         come first in a sentence that no <eos> opens.
         """
-        size = self.options.batch_size
+        size = self.batch_size
         while items := list(islice(questions, size * BATCHES)):
             prepared = [self._prepared(item) for item in items]
             gaps, firsts = [item for item in prepared if isinstance(item, _Gap)], dict[Ids, int]()
             for gap, context in product(gaps, self.contexts):
                 texts, first = self._texts(gap, context)
                 firsts |= dict.fromkeys(texts, first)
-            log_p, _ = read_texts(self.model, firsts, self.options.precision, size * CANDIDATES)
+            log_p, _ = read_texts(self.model, firsts, self.precision, size * CANDIDATES)
             for item in prepared:
                 if isinstance(item, Defect):
                     yield item

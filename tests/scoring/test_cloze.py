@@ -79,7 +79,8 @@ def rank(
 ) -> list[RankedQuestion | Defect]:
     tokenizer, contexts = Words(options.pop("tokenizer", "whitespace")), options.pop("contexts", ["full"])
     predict_first = options.pop("predict_first", True)
-    ranker = Ranker(model, VOCABULARY, tokenizer, contexts, ClozeOptions(**options), predict_first)
+    settings = ClozeOptions(**options)
+    ranker = Ranker(model, VOCABULARY, tokenizer, contexts, settings.batch_size, settings.precision, predict_first)
     return list(ranker.ranked(iter(questions)))
 
 
@@ -170,7 +171,7 @@ def test_questions_are_ranked_before_the_last_is_read() -> None:
             read += 1
             yield question()
 
-    ranker = Ranker(MODEL, VOCABULARY, Words("whitespace"), ["full"], ClozeOptions(batch_size=2))
+    ranker = Ranker(MODEL, VOCABULARY, Words("whitespace"), ["full"], batch_size=2, precision="fp32")
     found = ranker.ranked(endless())
     assert read == 0
     next(found)

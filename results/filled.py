@@ -1,0 +1,64 @@
+"""What the tables of the pages are made of: published tables with the runs on one text, and differences in bits."""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+from statistics import fmean
+from typing import Any
+
+from results.records import records
+from spanlm.papers.registry import PAPERS
+from spanlm.papers.table import FilledTable, at, cell
+from spanlm.scoring.resampling import signed
+from spanlm.store.plain import several
+
+
+@cache
+def filled_table(paper: str, text: str, name: str) -> FilledTable:
+    """Return a table of a paper with the runs on one text."""
+    (table,) = (table for table in PAPERS[paper].tables if table.name == name)
+    frequencies = frequency_ppl() if (paper, text) == ("li2020", "ptb-small") else None
+    return FilledTable(PAPERS[paper], table, records(paper, text), frequencies)
+
+
+@cache
+def frequency_ppl() -> float:
+    """Return the perplexity of word frequencies on valid of Penn Treebank."""
+    (row,) = (one for one in records("li2020", "readings/beside") if one["row"] == "unigram-oracle-awd-ptb")
+    return float(row["buffer"])
+
+
+def cells_of(paper: str, text: str, name: str, columns: Sequence[str], section: int = 0) -> dict[str, list[str]]:
+    """Return columns of the rows of a published table by title; they are named as there, or `scale`."""
+    filled = filled_table(paper, text, name)
+    lines = [line for whole in filled.groups[section].lines for line in (whole, *whole.parts())]
+    scale = ", ".join(dict.fromkeys(one["scale"] for one in records(paper, text)))
+    return {
+        line.title: [scale if column == "scale" else cell(line, filled.column(column)) for column in columns]
+        for line in lines
+    }
+
+
+def bits_of(difference: float, interval: Sequence[float], seeds: int) -> str:
+    """`−0.095 (−0.132 to −0.060; 3)`: without an interval where no blocks are stored."""
+    within = f"{' to '.join(map(signed, interval))}; " if interval else ""
+    return f"{signed(difference)} ({within}{seeds})"
+
+
+@cache
+def of_text(text: str, paper: str = "daniluk2017", table: str = "2c") -> dict[str, str]:
+    """Return the differences of a table's rows from the LSTM on a text, by title; of the LSTM its seeds."""
+    (group,) = filled_table(paper, text, table).groups
+    sure, lines = group.sure, {line.row.name: line for line in group.trained}
+    assert sure is not None
+    shown = {}
+    for number, (name, seeds) in enumerate(zip(sure.names, sure.seeds, strict=True)):
+        difference, interval, _ = sure.against(number, sure.names.index("lstm"))
+        plain = f"0 ({several(seeds, 'seed')})"
+        shown[lines[name].title] = plain if name == "lstm" else bits_of(difference, interval, seeds)
+    return shown
+
+
+def ppl_bits(rows: Sequence[Mapping[str, Any]], part: str) -> float:
+    """Return the mean bits of rows on test, of what is at `part`."""
+    return fmean(math.log2(at(one, part)) for one in rows)

@@ -1,0 +1,104 @@
+"""The tables of the pages that are no paper's: memories, vocabularies, neighbours."""
+
+from results.filled import bits_of, cells_of, filled_table, of_text, ppl_bits
+from results.records import PARTS, Rows, records, rounded
+from spanlm.papers.certainty import NONE
+from spanlm.papers.registry import PAPERS
+from spanlm.papers.table import Line, at, seeds_of
+from spanlm.papers.table import overview as overview_of
+from spanlm.scoring.resampling import of_chance, signed
+
+DEMO = "demo"
+
+
+def on_the_demo() -> Rows:
+    """Return what memories are worth on the demo's text, and how much context they use."""
+    worth = {one["row"]: one for one in records("memories", DEMO)}
+    rows = [["", "scale", "bits on test", "bits against the LSTM", "p", "gain of all context", "words that count"]]
+    for one in records("memories", "context"):
+        bits, p = NONE, NONE
+        if of := worth.get(one["row"]):
+            bits, p = bits_of(of["bits"], of["interval"], of["seeds"]), of_chance(of["p"])
+        words = "{} ({} to {})".format(*(rounded(x) for x in (one["effective"], *one["effective_interval"])))
+        rows.append([one["row"], one["scale"], rounded(one["bits"], 3), bits, p, rounded(one["gain"], 3), words])
+    return rows
+
+
+def vocabularies(text: str) -> Rows:
+    """Return bits per byte of words, pieces, characters and bytes, and differences in bits a written word."""
+    rows = [["", "units", "tokens a word", "bits per byte", "against the LSTM on words", "against its own LSTM"]]
+    for one in records("vocabularies", text):
+        cut = {"whitespace": "words"}.get(one["tokenizer"], one["tokenizer"])
+        pieces = f" {one['pieces']:,}" if one["pieces"] else ""
+        memory = f"Key-Value-Predict, window {one['window']}" if one["window"] else "LSTM"
+        found = [one.get(f"against_{of}") for of in ("words", "lstm")]
+        bits = [f"{signed(of['bits'])} ({' to '.join(map(signed, of['interval']))})" if of else NONE for of in found]
+        numbers = rounded(one["tokens_per_word"], 2), rounded(one["bits_per_byte"], 3)
+        rows.append([f"{cut}{pieces}, {memory}", str(one["units"]), *numbers, *bits])
+    return rows
+
+
+KNOWN_LAWS = "markov", "copy", "copy-lag-20", "agreement", "recall", "topics"
+
+
+def known_laws() -> Rows:
+    """Return the excess of each memory over the law of each text."""
+    grid = overview_of([filled_table("yardstick", f"{text}-small", text) for text in KNOWN_LAWS])
+    scale = records("yardstick", f"{KNOWN_LAWS[0]}-small")[0]["scale"]
+    return [["model", "scale", *KNOWN_LAWS], *([title, scale, *cells] for title, *cells in grid.rows)]
+
+
+def neighbours() -> Rows:
+    """Return all memories and their neighbours: bits against the LSTM, how fast they train, and how soon as well."""
+    columns = "units", "seeds", "valid ppl", "test ppl"
+    lines, rows = filled_table("neighbours", "ptb-small", "1").lines, cells_of("neighbours", "ptb-small", "1", columns)
+    bits = {line.title: _over_lstm(line, lines["lstm"]) for line in lines.values()}
+    bits |= of_text("ptb-small", "neighbours", "1")  # with intervals, of what is evaluated as it was trained
+    speed = {line.title: _until_as_good(line) for line in lines.values()}
+    head = ["", "bits on test", *columns, "tokens/s", "minutes to LSTM's"]
+    return [head, *([title, bits[title], *numbers, *speed[title]] for title, numbers in rows.items())]
+
+
+def _over_lstm(line: Line, lstm: Line) -> str:
+    seeds = {seeds_of(record) for record in line.records}
+    control = [record for record in lstm.records if seeds_of(record) in seeds]
+    gain = ppl_bits(line.records, "test.perplexity") - ppl_bits(control, "test.perplexity")
+    return bits_of(gain, (), len(line.records))
+
+
+def _until_as_good(line: Line) -> tuple[str, str]:
+    """Return tokens a second of a quiet thread, and the minutes until valid is as good as the LSTM's best.
+
+    The run itself shared its machine, so that of its time only the share counts that passed until then.
+    """
+    speeds = {record["row"]: record["tokens_per_second"] for record in records("neighbours", "speed")}
+    if (speed := speeds.get(line.row.name)) is None:
+        return NONE, NONE
+    (tokens,) = (text["train"] for text in records("daniluk2017", "texts") if text["row"] == "ptb-small")
+    run = line.facts[0]
+    share = run["seconds_to_control"] and run["seconds_to_control"] / run["training_seconds"]
+    return f"{speed:,.0f}", rounded(share and share * run["epochs"] * tokens / speed / 60)
+
+
+LEFT = "1", "5", "10", "20", "50", "100"
+"""Words that a model has read alone."""
+
+
+def neighbours_context() -> Rows:
+    """Return what the words before the last n are worth to each, in bits a token."""
+    rows = [["", "words that count", *(f"beyond {n}" for n in LEFT)]]
+    for run in records("neighbours", "context"):
+        words = "{} ({} to {})".format(*(rounded(x, 0) for x in (run["effective"], *run["effective_interval"])))
+        left = (rounded(run["excess"][n], 3) for n in LEFT)
+        rows.append([PAPERS["neighbours"].rows[run["row"]].title, words, *left])
+    return rows
+
+
+def neighbours_windows() -> Rows:
+    """Return a Transformer by its window, in bits against the LSTM."""
+    whole, narrow = (filled_table("neighbours", "ptb-small", table).lines for table in ("1", "2"))
+    rows = [["window", "valid ppl", "test ppl", "bits on test"]]
+    for line in (*narrow.values(), whole["transformer"]):
+        ppls = (rounded(at(line.records[0], f"{part}.perplexity")) for part in PARTS)
+        rows.append([line.title.rpartition(" ")[2], *ppls, _over_lstm(line, whole["lstm"])])
+    return rows
