@@ -285,11 +285,7 @@ def attention_record(
     ends = None if word_ends is None else torch.tensor(word_ends, device=model.device)
     question = _Question(len(whole) - 1, count, looks, ends)
     numbers = _numbers(model, vocabulary.encode(whole), starts, [question, *[_features] * features])
-    silent = np.zeros(len(whole) - 1, dtype=np.bool_)  # before the first word of a context that no <eos> opens
-    silent[[] if predict_first else [start - 1 for start in starts[1:]]] = True
-    for name, nothing in (("weights", 0), ("surprisal", np.nan), ("entropy", np.nan), ("rank", 0), ("there", False)):
-        if name in numbers:
-            numbers[name][silent] = nothing
+    silent = _silenced(numbers, () if predict_first else starts[1:], len(whole) - 1)
     expectations, parts = _expected_by_part(vocabulary, question.parts, numbers, silent)
     return AttentionRecord(
         words=whole[:-1],
@@ -311,6 +307,16 @@ def attention_record(
         features=numbers.get("features"),
         ends=numbers.get("end"),
     )
+
+
+def _silenced(numbers: Mapping[str, NDArray[Any]], starts: Sequence[int], count: int) -> NDArray[np.bool_]:
+    """Empty the answers before the first words of contexts that no <eos> opens; return where of `count` these are."""
+    silent = np.zeros(count, dtype=np.bool_)
+    silent[[start - 1 for start in starts]] = True
+    for name, nothing in (("weights", 0), ("surprisal", np.nan), ("entropy", np.nan), ("rank", 0), ("there", False)):
+        if name in numbers:
+            numbers[name][silent] = nothing
+    return silent
 
 
 def _numbers(
