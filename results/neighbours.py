@@ -1,30 +1,32 @@
 """How fast memories and their neighbours train, and how much context they use: `python -m results.neighbours RUNS`.
 
-RUNS has the trainings of `spanlm reproduce neighbours --corpus ptb --scale small --runs RUNS`. What `spanlm bench` says
-of each, on one thread of a machine that should do nothing else, and `spanlm context` of the test text with the first
-seed, go into neighbours.jsonl; --speed leaves out the latter.
+What `spanlm bench` says of each, on one thread of a machine that should do nothing else, goes into neighbours.jsonl,
+and what `spanlm context` says of the test text, if RUNS has a row's training of `spanlm reproduce neighbours --corpus
+ptb --scale small --runs RUNS` with the first seed; --speed leaves out the latter.
 """
 
 import argparse
-import sys
+from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from results.record import asked, save
 from results.records import Record
-from spanlm.papers.paper import Plain
-from spanlm.papers.published.neighbours import PAPER
-from spanlm.store.run_folder import CONFIG, MODEL
-
-ROWS = [name for table in PAPER.tables for name, row in table.rows.items() if row.evaluation == Plain()]
+from spanlm.papers.plan import Plan, Task
+from spanlm.papers.request import Request
+from spanlm.store.run_folder import MODEL
 
 
-def speeds(runs: dict[str, Path]) -> dict[str, Record]:
+def speeds(trainings: Sequence[Task]) -> dict[str, Record]:
     """Return milliseconds of a step and tokens a second of each, in bfloat16."""
-    configs = {name: run / CONFIG for name, run in runs.items()}
-    trainings = asked("bench", *configs.values(), "--threads", 1, "--rounds", 50)["trainings"]
     rows = {}
-    for name, config in configs.items():
-        (speed,) = (one for one in trainings[str(config)]["speeds"] if one["precision"] == "bf16")
+    with TemporaryDirectory() as folder:
+        paths = {task.row.name: Path(folder) / f"{task.row.name}.yaml" for task in trainings}
+        for task in trainings:
+            paths[task.row.name].write_text(task.network.to_yaml(), encoding="utf-8")
+        measured = asked("bench", *paths.values(), "--threads", 1, "--rounds", 50)["trainings"]
+    for name, path in paths.items():
+        (speed,) = (one for one in measured[str(path)]["speeds"] if one["precision"] == "bf16")
         rows[name] = {unit: speed[unit] for unit in ("milliseconds", "tokens_per_second")}
     return rows
 
@@ -42,12 +44,10 @@ def main() -> None:
     parser.add_argument("runs", type=Path)
     parser.add_argument("--speed", action="store_true")
     options = parser.parse_args()
-    folder = options.runs / "neighbours" / "ptb-small"
-    runs = {name: folder / name / "seed-1" for name in ROWS if (folder / name / "seed-1" / MODEL).exists()}
-    if not runs:
-        sys.exit(f"no trained run in {folder}")
-    save("neighbours", "speed", "a training step on one thread, bf16, small scale, Penn Treebank", speeds(runs))
+    trainings = Plan(Request(paper="neighbours", corpus="ptb", runs=options.runs)).jobs
+    save("neighbours", "speed", "a training step on one thread, bf16, small scale, Penn Treebank", speeds(trainings))
     if not options.speed:
+        runs = {task.row.name: task.folder for task in trainings if (task.folder / MODEL).exists()}
         rows = {name: {"scale": "small", **context(run)} for name, run in runs.items()}
         save("neighbours", "context", "bits more a token with the last n words alone, test of Penn Treebank", rows)
 

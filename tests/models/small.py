@@ -19,6 +19,7 @@ from spanlm.models.encoders import (
     AWDLSTMConfig,
     DeltaConfig,
     HORNNConfig,
+    LSTMBlocksConfig,
     LSTMConfig,
     MinGRUConfig,
     MogrifierLSTMConfig,
@@ -177,6 +178,7 @@ SMALL_ENCODERS: dict[str, list[Any]] = {
         MogrifierLSTMConfig(hidden_size=HIDDEN),
         MogrifierLSTMConfig(hidden_size=HIDDEN, layers=2, rounds=2, rank=3),
     ],
+    "lstm_blocks": [LSTMBlocksConfig(hidden_size=HIDDEN)],
     "min_gru": [
         MinGRUConfig(hidden_size=HIDDEN),
         MinGRUConfig(hidden_size=HIDDEN, layers=1, expansion=2, feedforward_size=5),

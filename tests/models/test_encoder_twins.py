@@ -11,6 +11,7 @@ from spanlm.models.encoders import (
     AWDLSTMConfig,
     DeltaConfig,
     HORNNConfig,
+    LSTMBlocksConfig,
     LSTMConfig,
     MinGRUConfig,
     MogrifierLSTMConfig,
@@ -275,6 +276,23 @@ def test_min_gru(steps: int, batch: int, layers: int, expansion: int, size: int)
     expected = [reference.normed(h, encoder.norm.weight), torch.stack(ends)]
     outputs, after = encoder(x, state)
     assert_twin([outputs, after["h"]], expected, [x, *state.values(), *encoder.parameters()])
+
+
+@pytest.mark.parametrize(("steps", "batch", "layers", "size"), [(1, 1, 1, 4), (5, 2, 2, 3)])
+def test_lstm_blocks(steps: int, batch: int, layers: int, size: int) -> None:
+    encoder = build(LSTMBlocksConfig(hidden_size=4, layers=layers), size)
+    x, state = values(steps, batch, size).requires_grad_(), carried(encoder, batch)
+    h, ends = projected(encoder, x), []
+    for n, (p, layer) in enumerate(zip(branches(encoder), encoder.layers, strict=True)):
+        read, of_layer = reference.normed(h, p.norm), (state["h"][n : n + 1], state["c"][n : n + 1])
+        y, *end = reference.lstm(read, *of_layer, layers_of(layer.lstm))
+        h = reference.block(h, y, p)
+        ends.append(end)
+    last_h, last_c = (torch.stack([part[0] for part in of]) for of in zip(*ends, strict=True))
+    outputs, after = encoder(x, state)
+    trained = [weight for weight in encoder.parameters() if weight.requires_grad]
+    expected = [reference.normed(h, encoder.norm.weight), last_h, last_c]
+    assert_twin([outputs, after["h"], after["c"]], expected, [x, *state.values(), *trained])
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 8, 13, 32])

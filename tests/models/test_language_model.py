@@ -9,7 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spanlm.models.encoders import AWDLSTMConfig, LSTMConfig, MogrifierLSTMConfig, VariationalLSTMConfig
+from spanlm.models.encoders import (
+    AWDLSTMConfig,
+    LSTMBlocksConfig,
+    LSTMConfig,
+    MogrifierLSTMConfig,
+    VariationalLSTMConfig,
+)
 from spanlm.models.interfaces import LMState
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NGramConfig, PointerSentinelConfig, SpanBufferConfig
@@ -205,7 +211,7 @@ def test_weights_start_in_range(config: ModelConfig) -> None:
 def test_biases_have_a_range_of_their_own(config: ModelConfig) -> None:
     """With 0 they start at zero, but for the forget gate, which has an option, and rooms whose papers start them."""
     encoder = config.encoder
-    if isinstance(encoder, LSTMConfig | VariationalLSTMConfig | MogrifierLSTMConfig):
+    if isinstance(encoder, LSTMConfig | VariationalLSTMConfig | MogrifierLSTMConfig | LSTMBlocksConfig):
         encoder = dataclasses.replace(encoder, forget_bias=0.0)
     model = LanguageModel(dataclasses.replace(config, bias_range=0.0, init_range=0.5, encoder=encoder), 10)
     own = ("head.latent", *["encoder"] * isinstance(encoder, AWDLSTMConfig))

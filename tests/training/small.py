@@ -23,6 +23,7 @@ from spanlm.models.encoders import (
     AWDLSTMConfig,
     DeltaConfig,
     HORNNConfig,
+    LSTMBlocksConfig,
     LSTMConfig,
     MinGRUConfig,
     MogrifierLSTMConfig,
@@ -180,6 +181,9 @@ RUNS: dict[str, Callable[[], RunConfig]] = {
     ),
     "no memory, minGRU, documents": lambda: make_config(
         NoMemoryConfig(), encoder=MinGRUConfig(hidden_size=6, dropout=0.2)
+    ),
+    "no memory, LSTM in blocks, documents": lambda: make_config(
+        NoMemoryConfig(), encoder=LSTMBlocksConfig(hidden_size=6, dropout=0.2)
     ),
     "no memory, Gated DeltaNet, streams, bf16": lambda: make_config(
         NoMemoryConfig(), **STREAMS, precision="bf16", optimizer=OptimizerConfig(kind="sgd", lr=0.01), encoder=DELTA

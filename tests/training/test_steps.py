@@ -38,7 +38,7 @@ def test_what_is_frozen_stays(corpus: Corpus, room: Path, name: str) -> None:
         trainer.step(next(segments))
     frozen = {n for n, parameter in trainer.model.named_parameters() if not parameter.requires_grad}
     assert all("bias_hh" in n for n in frozen)
-    assert bool(frozen) == (config.model.encoder.kind in ("lstm", "rnn", "variational_lstm"))
+    assert bool(frozen) == (config.model.encoder.kind in ("lstm", "rnn", "variational_lstm", "lstm_blocks"))
     for n, weight in trainer.model.named_parameters():
         assert torch.equal(weight, before[n]) == (n in frozen)
         assert n not in frozen or not weight.any()

@@ -5,6 +5,7 @@ from typing import get_args
 from spanlm.models.encoders.awd_lstm import AWDLSTMConfig
 from spanlm.models.encoders.delta import DeltaConfig
 from spanlm.models.encoders.hornn import HORNNConfig
+from spanlm.models.encoders.lstm_blocks import LSTMBlocksConfig
 from spanlm.models.encoders.min_gru import MinGRUConfig
 from spanlm.models.encoders.mogrifier_lstm import MogrifierLSTMConfig
 from spanlm.models.encoders.stacks import LSTMConfig, RNNConfig
@@ -18,6 +19,7 @@ AnyEncoderConfig = (
     | MogrifierLSTMConfig
     | RNNConfig
     | HORNNConfig
+    | LSTMBlocksConfig
     | MinGRUConfig
     | DeltaConfig
     | TransformerConfig
@@ -31,6 +33,7 @@ __all__ = [
     "AnyEncoderConfig",
     "DeltaConfig",
     "HORNNConfig",
+    "LSTMBlocksConfig",
     "LSTMConfig",
     "MinGRUConfig",
     "MogrifierLSTMConfig",

@@ -35,6 +35,7 @@ REACH = 100
 NARROW = (1, 2, 5, 10, 15)
 """Windows of the Transformer, beside one as long as what it reads at once."""
 
+_POINTER = memories.PointerSentinelConfig(window=REACH)
 _SPANS = memories.SpanBufferConfig(buffer_size=REACH, span_length=2, dropout=0.0)
 _NONE, _LSTM = memories.NoMemoryConfig(), encoders.LSTMConfig()
 
@@ -87,6 +88,7 @@ PRESETS = [
     _preset("delta", "Gated DeltaNet", 280, encoder=encoders.DeltaConfig()),
     _preset("mogrifier", "Mogrifier LSTM", 295, encoder=encoders.MogrifierLSTMConfig()),
     _preset("min-gru", "minGRU", 285, encoder=encoders.MinGRUConfig()),
+    _preset("lstm-blocks", "LSTM in blocks", 276, encoder=encoders.LSTMBlocksConfig()),
     _preset("attention-w5", "Attention, window 5", 296, _key_value(1)),
     _preset("kv-w5", "Key-Value, window 5", 560, _key_value(2), rate=0.004),
     _preset("kvp-w15-recency", "Key-Value-Predict, window 15, recency", 786, _key_value(3, 15, recency="learned")),
@@ -94,7 +96,8 @@ PRESETS = [
     _preset("recurrent-memory-w5", "Recurrent memory, window 5", 300, memories.RecurrentMemoryConfig(window=5)),
     _preset("attentive-single", "Attentive, single score, window 32", 297, _attentive("single")),
     _preset("attentive-combined", "Attentive, combined score, window 32", 296, _attentive("combined"), rate=0.004),
-    _preset("pointer", "Pointer sentinel, window 100", 299, memories.PointerSentinelConfig(window=REACH)),
+    _preset("pointer", "Pointer sentinel, window 100", 299, _POINTER),
+    _preset("min-gru-pointer", "minGRU with pointer sentinel", 284, _POINTER, encoders.MinGRUConfig()),
     _preset("span-buffer", "Span buffer of 100, q sees h_t, too", 296, reading_state(_SPANS)),
     *(
         _preset(f"transformer-w{n}", f"Transformer, window {n}", 283, encoder=_transformer(n), rate=0.004)
