@@ -14,7 +14,7 @@ from spanlm.config import RunConfig
 from spanlm.store.run_folder import CONFIG, MODEL
 
 TEXTS = "ptb", "wikitext-2"
-READ = "--spell-unknown", "--split", "test", "--threads", 1
+READ = "--spell-unknown", "--split", "test", "--state", "carry", "--threads", 1
 KINDS = "whitespace", "bpe", "unigram", "characters", "bytes"
 
 
