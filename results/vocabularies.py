@@ -6,15 +6,23 @@ words are spelled.
 """
 
 import argparse
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+
+import torch
 
 from results.record import asked, save
 from results.records import Record
+from spanlm.analysis.compare import TokenBits, compare, read_tokens, shared_text
 from spanlm.config import RunConfig
+from spanlm.data.config import Split
+from spanlm.runs.loading import load
+from spanlm.scoring.options import State
 from spanlm.store.run_folder import CONFIG, MODEL
 
 TEXTS = "ptb", "wikitext-2"
-READ = "--spell-unknown", "--split", "test", "--state", "carry", "--threads", 1
+PART: Split = "test"
+STATE: State = "carry"
 KINDS = "whitespace", "bpe", "unigram", "characters", "bytes"
 
 
@@ -34,22 +42,32 @@ def _order(about: Record) -> tuple[int, int, int]:
     return KINDS.index(about["tokenizer"]), -about["pieces"], about["window"]
 
 
+def _read(run: Path) -> tuple[Record, TokenBits]:
+    """Return what `spanlm evaluate` says of a run, and its bits at each written word."""
+    torch.set_num_threads(1)
+    told = asked("evaluate", run, "--spell-unknown", "--split", PART, "--state", STATE, "--threads", 1)
+    kept = {"bits_per_byte": told["shares"]["bytes"]["bits"], "tokens_per_word": told["tokens_per_word"]}
+    model = load(run, "cpu")
+    bits = read_tokens(model, model.corpus(None, PART), PART, STATE, written=True)
+    return {**kept, "spelled": told["spelling"]["words"]}, bits
+
+
 def _rows(folder: Path) -> dict[str, Record]:
     """Return a row for each finished run, the LSTM on words first."""
     runs = {path.parent: _named(path.parent) for path in folder.glob(f"*/{MODEL}")}
     runs = dict(sorted(runs.items(), key=lambda run: _order(run[1])))
+    with ProcessPoolExecutor() as pool:
+        read = dict(zip(runs, pool.map(_read, runs), strict=True))
+    words, *_ = runs
+    text = shared_text(model := load(words, "cpu"), model.corpus(None, PART), PART, STATE, written=True)
+    lstms = {_order(about)[:2]: run for run, about in runs.items() if not about["window"]}
     rows = {}
     for run, about in runs.items():
-        told = asked("evaluate", run, *READ)
-        kept = {"bits_per_byte": told["shares"]["bytes"]["bits"], "tokens_per_word": told["tokens_per_word"]}
-        rows[run.name] = {**about, **kept, "spelled": told["spelling"]["words"]}
-    cuts = {_order(about)[:2] for about in runs.values()}
-    alike = [[run for run, about in runs.items() if _order(about)[:2] == cut] for cut in sorted(cuts)]
-    for name, compared in (("against_words", [[*runs]]), ("against_lstm", alike)):
-        for family in compared:
-            for run, one in zip(family[1:], asked("compare", *family, *READ)["comparisons"], strict=True):
-                bits = {"bits": one["whole"]["difference"], "interval": one["whole"]["interval"], "p": one["p"]}
-                rows[run.name][name] = bits
+        row = rows[run.name] = {**about, **read[run][0]}
+        for name, base in {"against_words": words, "against_lstm": lstms[_order(about)[:2]]}.items():
+            if run != base:
+                one = compare(text, read[base][1], read[run][1])
+                row[name] = {"bits": one.whole.difference, "interval": one.whole.interval, "p": one.p}
     return rows
 
 
