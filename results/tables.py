@@ -433,6 +433,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "demo": pages.on_the_demo,
     # vocabularies
     "vocabularies-ptb": partial(pages.vocabularies, "ptb"),
+    "vocabularies-wikitext-2": partial(pages.vocabularies, "wikitext-2"),
     # neighbours
     "neighbours": pages.neighbours,
     "neighbours-context": pages.neighbours_context,
