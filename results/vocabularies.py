@@ -18,6 +18,7 @@ from spanlm.config import RunConfig
 from spanlm.data.config import Split
 from spanlm.runs.loading import load
 from spanlm.scoring.options import State
+from spanlm.store.provenance import starts
 from spanlm.store.run_folder import CONFIG, MODEL
 
 TEXTS = "ptb", "wikitext-2"
@@ -34,6 +35,11 @@ def _named(run: Path) -> Record:
         "pieces": data.vocabulary_size or 0,
         "window": getattr(memory, "window", 0),  # of a key-value-predict memory; 0: the LSTM alone
         "units": config.model.encoder.output_size,
+        "training": {
+            "seed": config.training.seed,
+            "epochs": config.training.epochs,
+            "commit": starts(run)[0].get("commit"),
+        },
     }
 
 
@@ -53,7 +59,7 @@ def _read(run: Path) -> tuple[Record, TokenBits]:
 
 
 def _rows(folder: Path) -> dict[str, Record]:
-    """Return a row for each finished run, the LSTM on words first."""
+    """Return a row for each trained run, the LSTM on words first."""
     runs = {path.parent: _named(path.parent) for path in folder.glob(f"*/{MODEL}")}
     runs = dict(sorted(runs.items(), key=lambda run: _order(run[1])))
     with ProcessPoolExecutor() as pool:
