@@ -24,7 +24,7 @@ def filled_table(paper: str, text: str, name: str) -> FilledTable:
 @cache
 def frequency_ppl() -> float:
     """Return the perplexity of word frequencies on valid of Penn Treebank."""
-    (row,) = (one for one in records("li2020", "readings/beside") if one["row"] == "unigram-oracle-awd-ptb")
+    (row,) = (record for record in records("li2020", "readings/beside") if record["row"] == "unigram-oracle-awd-ptb")
     return float(row["buffer"])
 
 
@@ -32,7 +32,7 @@ def cells_of(paper: str, text: str, name: str, columns: Sequence[str], section: 
     """Return columns of the rows of a published table by title; they are named as there, or `scale`."""
     filled = filled_table(paper, text, name)
     lines = [line for whole in filled.groups[section].lines for line in (whole, *whole.parts())]
-    scale = ", ".join(dict.fromkeys(one["scale"] for one in records(paper, text)))
+    scale = ", ".join(dict.fromkeys(record["scale"] for record in records(paper, text)))
     return {
         line.title: [scale if column == "scale" else cell(line, filled.column(column)) for column in columns]
         for line in lines
@@ -61,4 +61,4 @@ def of_text(text: str, paper: str = "daniluk2017", table: str = "2c") -> dict[st
 
 def ppl_bits(rows: Sequence[Mapping[str, Any]], part: str) -> float:
     """Return the mean bits of rows on test, of what is at `part`."""
-    return fmean(math.log2(at(one, part)) for one in rows)
+    return fmean(math.log2(at(row, part)) for row in rows)

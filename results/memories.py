@@ -22,18 +22,18 @@ FAMILIES |= {"reads=merge": "Span buffer, q sees h_t, too"}
 
 def _against(folders: dict[str, Path]) -> dict[str, Record]:
     """Compare all with the first."""
-    found = asked("compare", *folders.values(), "--threads", 1)["comparisons"]
+    comparisons = asked("compare", *folders.values(), "--threads", 1)["comparisons"]
     rows = {}
-    for name, one in zip(list(folders)[1:], found, strict=True):
-        numbers = {"bits": one["whole"]["difference"], "interval": one["whole"]["interval"], "p": one["p"]}
-        rows[name] = {"seeds": len(one["runs"]), **numbers}
+    for name, other in zip(list(folders)[1:], comparisons, strict=True):
+        numbers = {"bits": other["whole"]["difference"], "interval": other["whole"]["interval"], "p": other["p"]}
+        rows[name] = {"seeds": len(other["runs"]), **numbers}
     return rows
 
 
 def _context(run: Path) -> dict[str, Any]:
-    found = asked("context", run, "--threads", 1)
-    kept = {name: found[name] for name in ("bits", "gain", "effective", "effective_interval")}
-    nearest = {name: point for name, curve in found["curves"].items() for point in curve if point["words"] == 1}
+    use = asked("context", run, "--threads", 1)
+    kept = {name: use[name] for name in ("bits", "gain", "effective", "effective_interval")}
+    nearest = {name: point for name, curve in use["curves"].items() for point in curve if point["words"] == 1}
     return kept | {"beyond_the_last_word": nearest}
 
 
@@ -44,17 +44,17 @@ def main() -> None:
     runs = parser.parse_args().runs
     families = {title: next((runs / "worth").glob(f"*{part}*")) for part, title in FAMILIES.items()}
     titles = {preset.name.removeprefix("yardstick/"): preset.title for preset in PRESETS}
-    found = {}
+    tables = {}
     for source in SOURCES:
         text = f"{source}-small"
         seeds = [(name, run) for name in titles for run in (runs / "yardstick" / text / name).glob("seed-*")]
-        recorded = {(one["row"], f"seed-{one.get('seed')}") for one in records("yardstick", text)}
+        recorded = {(record["row"], f"seed-{record.get('seed')}") for record in records("yardstick", text)}
         if begun := [str(run) for name, run in seeds if (name, run.name) not in recorded]:
             sys.exit(f"trained, or begun, without a record here: {', '.join(begun)}")
-        found[source] = _against({title: runs / "yardstick" / text / name for name, title in titles.items()})
-    found["demo"] = _against(families)
-    found["context"] = {title: _context(family / "seed-1") for title, family in families.items()}
-    for table, rows in found.items():
+        tables[source] = _against({title: runs / "yardstick" / text / name for name, title in titles.items()})
+    tables["demo"] = _against(families)
+    tables["context"] = {title: _context(family / "seed-1") for title, family in families.items()}
+    for table, rows in tables.items():
         scale = {"scale": "small" if table in SOURCES else "demo"}
         what = "memories against the LSTM, bits a token on test"
         save("memories", table, what, {name: scale | row for name, row in rows.items()})

@@ -13,28 +13,30 @@ DEMO = "demo"
 
 def on_the_demo() -> Rows:
     """Return what memories are worth on the demo's text, and how much context they use."""
-    worth = {one["row"]: one for one in records("memories", DEMO)}
+    worth = {model["row"]: model for model in records("memories", DEMO)}
     rows = [["", "scale", "bits on test", "bits against the LSTM", "p", "gain of all context", "words that count"]]
-    for one in records("memories", "context"):
+    for model in records("memories", "context"):
         bits, p = NONE, NONE
-        if of := worth.get(one["row"]):
-            bits, p = bits_of(of["bits"], of["interval"], of["seeds"]), of_chance(of["p"])
-        words = "{} ({} to {})".format(*(rounded(x) for x in (one["effective"], *one["effective_interval"])))
-        rows.append([one["row"], one["scale"], rounded(one["bits"], 3), bits, p, rounded(one["gain"], 3), words])
+        if against := worth.get(model["row"]):
+            bits, p = bits_of(against["bits"], against["interval"], against["seeds"]), of_chance(against["p"])
+        words = "{} ({} to {})".format(*(rounded(x) for x in (model["effective"], *model["effective_interval"])))
+        rows.append(
+            [model["row"], model["scale"], rounded(model["bits"], 3), bits, p, rounded(model["gain"], 3), words]
+        )
     return rows
 
 
 def vocabularies(text: str) -> Rows:
     """Return bits per byte of words, pieces, characters and bytes, and differences in bits a written word."""
     rows = [["", "units", "tokens a word", "bits per byte", "against the LSTM on words", "against its own LSTM"]]
-    for one in records("vocabularies", text):
-        cut = {"whitespace": "words"}.get(one["tokenizer"], one["tokenizer"])
-        pieces = f" {one['pieces']:,}" if one["pieces"] else ""
-        memory = f"Key-Value-Predict, window {one['window']}" if one["window"] else "LSTM"
-        found = [one.get(f"against_{of}") for of in ("words", "lstm")]
-        bits = [f"{signed(of['bits'])} ({' to '.join(map(signed, of['interval']))})" if of else NONE for of in found]
-        numbers = rounded(one["tokens_per_word"], 2), rounded(one["bits_per_byte"], 3)
-        rows.append([f"{cut}{pieces}, {memory}", str(one["units"]), *numbers, *bits])
+    for model in records("vocabularies", text):
+        cut = {"whitespace": "words"}.get(model["tokenizer"], model["tokenizer"])
+        pieces = f" {model['pieces']:,}" if model["pieces"] else ""
+        memory = f"Key-Value-Predict, window {model['window']}" if model["window"] else "LSTM"
+        against = [model.get(f"against_{other}") for other in ("words", "lstm")]
+        bits = [f"{signed(x['bits'])} ({' to '.join(map(signed, x['interval']))})" if x else NONE for x in against]
+        numbers = rounded(model["tokens_per_word"], 2), rounded(model["bits_per_byte"], 3)
+        rows.append([f"{cut}{pieces}, {memory}", str(model["units"]), *numbers, *bits])
     return rows
 
 

@@ -53,18 +53,18 @@ def _against(baseline: Path, family: Path, split: str) -> dict[str, Any]:
     """Compare families, or where one has a single seed that seed of both."""
     single = next((runs[0].name for folder in (family, baseline) if len(runs := _seeds(folder)) == 1), None)
     pair = [folder if single is None else folder / single for folder in (baseline, family)]
-    found: dict[str, Any] = asked("compare", *pair, "--split", split, "--threads", 1)
-    return {"seeds": [len(_seeds(folder)) if single is None else 1 for folder in pair], **found["comparisons"][0]}
+    answer: dict[str, Any] = asked("compare", *pair, "--split", split, "--threads", 1)
+    return {"seeds": [len(_seeds(folder)) if single is None else 1 for folder in pair], **answer["comparisons"][0]}
 
 
 def _means(seeds: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return means over seeds: of perplexities the geometric mean, which is that of bits."""
     means: dict[str, Any] = {
-        "from": min(one["perplexity"] for one in seeds),
-        "to": max(one["perplexity"] for one in seeds),
+        "from": min(seed["perplexity"] for seed in seeds),
+        "to": max(seed["perplexity"] for seed in seeds),
     }
     for name in ("perplexity", "test", "uniform_attention", *PARTS):
-        values = [one[name] for one in seeds if one[name] is not None]
+        values = [seed[name] for seed in seeds if seed[name] is not None]
         mean = statistics.mean if name == "utilisation" else statistics.geometric_mean
         means[name] = mean(values) if values else None
     return means
@@ -77,7 +77,7 @@ def main() -> None:
     configs = [RunConfig.load(_seeds(family)[0] / "config.yaml") for family in families]
     titles = list(map(_title, configs))
     assert len(set(titles)) == len(titles), "two families of one title"
-    found: dict[str, dict[str, Any]] = {}
+    rows: dict[str, dict[str, Any]] = {}
     for family, config, title in zip(families, configs, titles, strict=True):
         runs = _seeds(family)
         spans, several = isinstance(config.model.memory, SpanBufferConfig), len(runs) > 1
@@ -87,8 +87,8 @@ def main() -> None:
             if family not in (control, baseline):
                 row[name] = _against(baseline, family, "valid")
                 row[f"test_{name}"] = _against(baseline, family, "test") if several else None
-        found[title] = {"scale": "small"} | row
-    save("li2020", "reads", "AWD-LSTM at a fifth of its width with other predictions beside its own", found)
+        rows[title] = {"scale": "small"} | row
+    save("li2020", "reads", "AWD-LSTM at a fifth of its width with other predictions beside its own", rows)
 
 
 if __name__ == "__main__":

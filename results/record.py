@@ -40,11 +40,11 @@ def done(*words: object, given: str = "") -> str:
 
 def asked(*words: object) -> dict[str, Any]:
     """Return what a command prints with --json, and the command; of a comparison without single words."""
-    found: dict[str, Any] = json.loads(done(*words, "--json"))
-    for one in found.get("comparisons", ()):
+    answer: dict[str, Any] = json.loads(done(*words, "--json"))
+    for comparison in answer.get("comparisons", ()):
         for name in EVERY_WORD:
-            del one[name]
-    return {"command": " ".join(["spanlm", *map(str, words)]), **found}
+            del comparison[name]
+    return {"command": " ".join(["spanlm", *map(str, words)]), **answer}
 
 
 def save(name: str, table: str, what: str, rows: Mapping[str, Record]) -> None:
@@ -55,7 +55,7 @@ def save(name: str, table: str, what: str, rows: Mapping[str, Record]) -> None:
         "machine": f"{os.cpu_count()} cores of {processor_name()}",
     }
     about["load"] = [_LOAD, os.getloadavg()[0]]
-    write(name, ({"table": table, "row": row, **about, **found} for row, found in rows.items()))
+    write(name, ({"table": table, "row": row, **about, **measured} for row, measured in rows.items()))
 
 
 def lines(path: Path) -> Iterator[Record]:
@@ -75,8 +75,8 @@ def lines(path: Path) -> Iterator[Record]:
         yield {"table": path.stem, "row": path.stem, **report}
     report |= {"starts": [report.pop("started")]} if "started" in report else {}
     for size, contenders in parts.get("groups", {}).items():
-        for one in contenders:
-            yield report | {"table": path.stem, "row": f"{size}: {one['name']}", "size": size, **one}
+        for run in contenders:
+            yield report | {"table": path.stem, "row": f"{size}: {run['name']}", "size": size, **run}
     for preset, training in parts.get("trainings", {}).items():
         same = report | {name: x for name, x in training.items() if name != "speeds"}
         for speed in training["speeds"]:
@@ -84,8 +84,8 @@ def lines(path: Path) -> Iterator[Record]:
             yield same | {"table": path.stem, "row": row, "preset": preset, **_summed(speed)}
     options = report.pop("options", {})
     for table in ("ranks", "engines"):
-        for one in parts.get(table, ()):
-            yield report | {"table": table, "options": options[table], "row": one.pop("run"), **one}
+        for run in parts.get(table, ()):
+            yield report | {"table": table, "options": options[table], "row": run.pop("run"), **run}
 
 
 def _value(text: str) -> object:
@@ -101,16 +101,16 @@ def _summed(speed: Record) -> Record:
     step, kinds = speed.get("watched"), dict.fromkeys(KINDS, 0.0)
     if not step:
         return speed
-    for one in step["operations"]:
-        kind = next((kind for kind, parts in KINDS.items() if any(part in one["name"] for part in parts)), None)
-        kinds |= {kind: kinds[kind] + one["milliseconds"]} if kind else {}
-    long = [one for one in step["operations"] if one["milliseconds"] >= SHOWN * step["milliseconds"]]
+    for operation in step["operations"]:
+        kind = next((kind for kind, parts in KINDS.items() if any(part in operation["name"] for part in parts)), None)
+        kinds |= {kind: kinds[kind] + operation["milliseconds"]} if kind else {}
+    long = [operation for operation in step["operations"] if operation["milliseconds"] >= SHOWN * step["milliseconds"]]
     return speed | {"watched": {"milliseconds": step["milliseconds"], "kinds": kinds, "operations": long}}
 
 
 def _written(name: str, folder: Path) -> None:
-    for table, found in read(name).items():
-        for record in (one for one in found if {"preset", "corpus", "starts"} <= one.keys()):
+    for table, lines in read(name).items():
+        for record in (line for line in lines if {"preset", "corpus", "starts"} <= line.keys()):
             seeds = seeds_of(record)
             path = folder / name / table / record_name(record["row"], seeds[0] if len(seeds) == 1 else None)
             path.parent.mkdir(parents=True, exist_ok=True)

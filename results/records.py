@@ -90,13 +90,13 @@ def _ordered(line: Record) -> Record:
 
 def _sorted(value: Any) -> Any:
     if isinstance(value, list):
-        return [_sorted(one) for one in value]
+        return [_sorted(x) for x in value]
     return {name: _sorted(value[name]) for name in sorted(value)} if isinstance(value, dict) else value
 
 
 def _shared(lines: Sequence[Record]) -> Record:
     """Return the fields that most have, with the value that most have; groups of fields likewise."""
-    found = Record()
+    shared = Record()
     for name in dict.fromkeys(chain.from_iterable(lines)):
         values = [line[name] for line in lines if name in line]
         value = Counter(json.dumps(x, sort_keys=True) for x in values).most_common(1)[0]
@@ -104,10 +104,10 @@ def _shared(lines: Sequence[Record]) -> Record:
             continue
         if all(isinstance(x, dict) for x in values):
             if inner := _shared(values):
-                found[name] = inner
+                shared[name] = inner
         elif 2 * value[1] > len(lines):
-            found[name] = json.loads(value[0])
-    return found
+            shared[name] = json.loads(value[0])
+    return shared
 
 
 LACKS = "lacks"
@@ -116,25 +116,25 @@ LACKS = "lacks"
 
 def _without(line: Record, shared: Record) -> Record:
     """Leave out what is shared; `_merged` undoes it."""
-    found = Record()
+    rest = Record()
     for name, value in line.items():
         if _both(value, shared.get(name)):
             inner = _without(value, shared[name])
-            found |= {name: inner} if inner else {}
+            rest |= {name: inner} if inner else {}
         elif name not in shared or value != shared[name]:
-            found[name] = value
+            rest[name] = value
     lacks = sorted(name for name in shared if name not in line)
-    return found | ({LACKS: lacks} if lacks else {})
+    return rest | ({LACKS: lacks} if lacks else {})
 
 
 def _merged(shared: Record, line: Record) -> Record:
     """Return a line with what it shares."""
     lacks = line.get(LACKS, ())
-    found = {name: x for name, x in shared.items() if name not in lacks}
+    whole_line = {name: x for name, x in shared.items() if name not in lacks}
     for name, value in line.items():
-        found[name] = _merged(shared[name], value) if _both(value, shared.get(name)) else value
-    found.pop(LACKS, None)
-    return found
+        whole_line[name] = _merged(shared[name], value) if _both(value, shared.get(name)) else value
+    whole_line.pop(LACKS, None)
+    return whole_line
 
 
 def _both(one: object, other: object) -> bool:
@@ -153,8 +153,8 @@ def packed(record: Record) -> Record:
     line: Record = _pruned({name: x for name, x in record.items() if name not in apart})
     for part in PARTS:
         where = {"corpus": record.get("corpus"), "split": part}
-        if isinstance(one := line.get(part), dict) and one.items() >= where.items():
-            line[part] = {name: x for name, x in one.items() if name not in where}
+        if isinstance(evaluation := line.get(part), dict) and evaluation.items() >= where.items():
+            line[part] = {name: x for name, x in evaluation.items() if name not in where}
     if "config" in apart:
         line |= _configured(record["preset"], record["config"])
     if starts:
@@ -169,8 +169,8 @@ def whole(line: Record) -> Record:
     made, apart = line.get("made"), {"made", "starts", "digest"} if "made" in line else {"digest"}
     record = {name: x for name, x in line.items() if name not in apart}
     for part in PARTS:
-        if "corpus" in line and isinstance(one := record.get(part), dict) and "nll" in one:
-            record[part] = {"corpus": line["corpus"], "split": part, **one}
+        if "corpus" in line and isinstance(evaluation := record.get(part), dict) and "nll" in evaluation:
+            record[part] = {"corpus": line["corpus"], "split": part, **evaluation}
     record = cast(Record, _filled(record))
     if made is not None:
         record["starts"] = [_merged(made, start) for start in line.get("starts", [{}])]
@@ -186,9 +186,9 @@ def configuration(line: Record) -> Record:
         ValueError: it is not what was run: the preset is another one now.
     """
     config = nested(_kept(_preset(line["preset"]), line["differs"]) | line["differs"])
-    if (found := _digest(config)) != line["digest"]:
+    if (digest := _digest(config)) != line["digest"]:
         raise ValueError(
-            f"{line['table']}, {line['row']}: the preset {line['preset']} has changed ({found} in place of "
+            f"{line['table']}, {line['row']}: the preset {line['preset']} has changed ({digest} in place of "
             f"{line['digest']}): put what it was into `differs`"
         )
     return config
@@ -210,8 +210,8 @@ def _preset(name: str) -> Record:
 
 
 def _flat(config: RunConfig) -> Record:
-    found: Record = json.loads(json.dumps(flat(config.to_tree())))
-    return found
+    fields: Record = json.loads(json.dumps(flat(config.to_tree())))
+    return fields
 
 
 def _kept(fields: Record, differs: Record) -> Record:
@@ -231,24 +231,24 @@ def _exp(nats: float) -> float | None:
     return math.exp(nats) if nats < 700 else None
 
 
-def _of_evaluation(one: Record) -> Record:
-    nll, tokens, shares = one["nll"], one["tokens"], one.get("shares", {})
-    found: Record = dict.fromkeys(NULL)
-    found |= {"nll_per_token": nll / tokens, "bits_per_token": nll / tokens / math.log(2)}
-    found |= {f"{kind}_share": one[f"{kind}_tokens"] / tokens for kind in ("oov", "unk") if f"{kind}_tokens" in one}
+def _of_evaluation(sums: Record) -> Record:
+    nll, tokens, shares = sums["nll"], sums["tokens"], sums.get("shares", {})
+    follows: Record = dict.fromkeys(NULL)
+    follows |= {"nll_per_token": nll / tokens, "bits_per_token": nll / tokens / math.log(2)}
+    follows |= {f"{kind}_share": sums[f"{kind}_tokens"] / tokens for kind in ("oov", "unk") if f"{kind}_tokens" in sums}
     if "without_unk" in shares:
-        found["perplexity_without_unk"] = _exp(shares["without_unk"]["nll"] / shares["without_unk"]["count"])
-    return found | {"perplexity": _exp(nll / tokens)}
+        follows["perplexity_without_unk"] = _exp(shares["without_unk"]["nll"] / shares["without_unk"]["count"])
+    return follows | {"perplexity": _exp(nll / tokens)}
 
 
-def _of_share(one: Record) -> Record:
-    nats = one["nll"] / one["count"]
-    return {"nats": nats, "bits": nats / math.log(2), "log10": -one["nll"] / math.log(10), "perplexity": _exp(nats)}
+def _of_share(sums: Record) -> Record:
+    nats = sums["nll"] / sums["count"]
+    return {"nats": nats, "bits": nats / math.log(2), "log10": -sums["nll"] / math.log(10), "perplexity": _exp(nats)}
 
 
-def _of_counted(one: Record) -> Record:
-    return {"perplexity": _exp(one["nll"] / one["counted"])} | {
-        "perplexity_per_predicted": _exp(one["nll"] / one["predicted"])
+def _of_counted(sums: Record) -> Record:
+    return {"perplexity": _exp(sums["nll"] / sums["counted"])} | {
+        "perplexity_per_predicted": _exp(sums["nll"] / sums["predicted"])
     }
 
 
@@ -260,38 +260,38 @@ DERIVED: dict[str, Callable[[Record], Record]] = {
 """By the count beside a sum of nats (`nll`): what follows from both."""
 
 
-def _derived(one: Record) -> Record:
-    kind = next((name for name in DERIVED if name in one), None) if "nll" in one else None
-    return DERIVED[kind](one) if kind else {}
+def _derived(sums: Record) -> Record:
+    kind = next((name for name in DERIVED if name in sums), None) if "nll" in sums else None
+    return DERIVED[kind](sums) if kind else {}
 
 
-def _implied(one: Record) -> Record:
+def _implied(evaluation: Record) -> Record:
     """Return the shares of an evaluation whose sum or count it has itself."""
-    shares = one.get("shares", {}) if "tokens" in one else {}
-    sums = {name: {"nll": one["nll"]} for name in ("words", "characters") if name in shares}
-    return sums | ({"all": {"nll": one["nll"], "count": one["tokens"]}} if shares else {})
+    shares = evaluation.get("shares", {}) if "tokens" in evaluation else {}
+    sums = {name: {"nll": evaluation["nll"]} for name in ("words", "characters") if name in shares}
+    return sums | ({"all": {"nll": evaluation["nll"], "count": evaluation["tokens"]}} if shares else {})
 
 
 def _filled(value: Any) -> Any:
     if isinstance(value, list):
-        return [_filled(one) for one in value]
+        return [_filled(x) for x in value]
     if not isinstance(value, dict):
         return value
     if implied := _implied(value):
         value = value | {"shares": _merged(implied, value["shares"])}
-    inner = {name: _filled(one) for name, one in value.items()}
+    inner = {name: _filled(x) for name, x in value.items()}
     return _derived(inner) | inner
 
 
 def _pruned(value: Any) -> Any:
     """Leave out what `_filled` gives back to the last digit."""
     if isinstance(value, list):
-        return [_pruned(one) for one in value]
+        return [_pruned(x) for x in value]
     if not isinstance(value, dict):
         return value
     derived, implied = _derived(value), _implied(value)
     kept = {name: x for name, x in value.items() if name not in derived or derived[name] != x}
-    inner = {name: _pruned(one) for name, one in kept.items()}
+    inner = {name: _pruned(x) for name, x in kept.items()}
     if implied:
         inner["shares"] = _without(inner["shares"], implied)
         inner["shares"] = {name: x for name, x in inner["shares"].items() if x}

@@ -93,7 +93,7 @@ def _typed(page: Page, place: int, words: list[str]) -> dict[str, float]:
 
 
 def _in_browser(address: str, models: list[dict[str, Any]], words: list[str]) -> tuple[list[Any], dict[str, int]]:
-    found = []
+    measured = []
     with sync_playwright() as playwright:
         path = shutil.which("chromium") or "/usr/bin/chromium"
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
@@ -104,7 +104,7 @@ def _in_browser(address: str, models: list[dict[str, Any]], words: list[str]) ->
             page.locator("#reader .w").first.wait_for()
             page.evaluate(WATCH)
             text = " ".join(words)
-            found.append(
+            measured.append(
                 {
                     "row": Path(model["name"]).name,
                     "description": model["description"],
@@ -118,7 +118,7 @@ def _in_browser(address: str, models: list[dict[str, Any]], words: list[str]) ->
         files = [address, *sorted({name for name in names if "/static/" in name})]
         sizes = {urlsplit(name).path: len(page.request.get(name).body()) for name in files}
         browser.close()
-    return found, sizes
+    return measured, sizes
 
 
 def _visitor(address: str, model: dict[str, Any], words: list[str], seed: int, times: list[float]) -> None:
@@ -152,17 +152,17 @@ def _visitors(address: str, model: dict[str, Any], words: list[str]) -> dict[str
 
 def _verdicts(runs: list[Any], visitors: dict[str, float], page_bytes: int) -> list[dict[str, Any]]:
     """Hold what was measured against the limits."""
-    found = [
+    measures = [
         (f"{run['row']}, {place.replace('_', ' ')}, p95 ms", run[place]["p95_ms"], "large_ms" if large else "small_ms")
         for run in runs
         for large in [run["parameters"] > SMALL]
         for place in ("key_to_paint_at_the_end", "key_to_paint_in_the_middle")
     ]
-    found.append((f"{VISITORS} visitors, p95 ms", visitors["p95_ms"], "visitors_ms"))
-    found.append(("page, bytes", page_bytes, "page_bytes"))
+    measures.append((f"{VISITORS} visitors, p95 ms", visitors["p95_ms"], "visitors_ms"))
+    measures.append(("page, bytes", page_bytes, "page_bytes"))
     return [
         {"row": row, "measured": measured, "limit": LIMITS[name], "kept": measured < LIMITS[name]}
-        for row, measured, name in found
+        for row, measured, name in measures
     ]
 
 
@@ -179,13 +179,13 @@ def main() -> None:
         runs, sizes = _in_browser(address, models, words)
         visitors = _visitors(address, models[0], words)
     verdicts = _verdicts(runs, visitors, sum(sizes.values()))
-    for one in verdicts:
-        said = "kept" if one["kept"] else "not kept"
-        sys.stdout.write(f"{one['row']}: {one['measured']:,} (limit {one['limit']:,}): {said}\n")
+    for row in verdicts:
+        said = "kept" if row["kept"] else "not kept"
+        sys.stdout.write(f"{row['row']}: {row['measured']:,} (limit {row['limit']:,}): {said}\n")
     visiting = {"visitors": VISITORS, "words": len(words), "run": runs[0]["row"], **visitors}
     tables = {
-        "serve": {one.pop("row"): one for one in verdicts},
-        "serve/runs": {one.pop("row"): one for one in runs},
+        "serve": {row.pop("row"): row for row in verdicts},
+        "serve/runs": {row.pop("row"): row for row in runs},
         "serve/visitors": {"visitors": {"visitors": visiting}},
         "serve/page": {"page": {"page_bytes": sum(sizes.values()), "files": sizes}},
     }

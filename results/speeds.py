@@ -33,26 +33,26 @@ def _step(size: str, name: str) -> str:
 
 
 def _benched(tables: Iterable[str]) -> list[Record]:
-    return [one for table in tables for one in records("speed", table)]
+    return [step for table in tables for step in records("speed", table)]
 
 
 def ratios() -> Rows:
     """Return fp32 and bf16 of what has a target in a record: its speed or memory, where that of the other is 1."""
     compared = [
-        (SPEEDS[row["table"]], (row["size"], row["name"], one["what"], one["reference"]), row["precision"], one)
+        (SPEEDS[row["table"]], (row["size"], row["name"], other["what"], other["reference"]), row["precision"], other)
         for row in _benched(SPEEDS)
-        for one in row["compared"]
+        for other in row["compared"]
     ]
-    aims = {key: one["target"] for _, key, _, one in compared if one.get("target")}
-    found: dict[tuple[str, ...], dict[str, dict[str, str]]] = {}
-    for title, key, precision, one in (row for row in compared if row[1] in aims):
-        missed = one["ratio"] > aims[key] if one["what"] == "memory" else one["ratio"] < aims[key]
-        cells = found.setdefault(_plain(*key), {})
+    aims = {key: other["target"] for _, key, _, other in compared if other.get("target")}
+    cells_of: dict[tuple[str, ...], dict[str, dict[str, str]]] = {}
+    for title, key, precision, other in (row for row in compared if row[1] in aims):
+        missed = other["ratio"] > aims[key] if other["what"] == "memory" else other["ratio"] < aims[key]
+        cells = cells_of.setdefault(_plain(*key), {})
         cells.setdefault("target", {})[precision] = f"{aims[key]:.2f}"
-        cells.setdefault(title, {})[precision] = f"{one['ratio']:.2f}{' ✗' if missed else ''}"
+        cells.setdefault(title, {})[precision] = f"{other['ratio']:.2f}{' ✗' if missed else ''}"
     titles = list(dict.fromkeys(["target", *SPEEDS.values()]))
     rows = [["what", "compared with", *titles]]
-    for (size, name, what, reference), cells in found.items():
+    for (size, name, what, reference), cells in cells_of.items():
         memory = ": memory" if what == "memory" else ""
         rows.append([_step(size, name) + memory, reference, *(_pair(cells.get(title, {})) for title in titles)])
     return rows
@@ -65,16 +65,16 @@ def _pair(cells: Mapping[str, str]) -> str:
 
 def steps() -> Rows:
     """Return the milliseconds of our steps on a processor and a GPU, and how the GPU's compare in fp32."""
-    found: dict[tuple[str, ...], dict[str, dict[str, Any]]] = {}
-    for one in (one for one in _benched(("bench-cpu", *GPU)) if one["name"].startswith(OURS)):
-        table = GPU[0] if one["table"] in GPU else one["table"]
-        found.setdefault(_plain(one["size"], one["name"]), {}).setdefault(table, {})[one["precision"]] = one
+    tables_of: dict[tuple[str, ...], dict[str, dict[str, Any]]] = {}
+    for step in (step for step in _benched(("bench-cpu", *GPU)) if step["name"].startswith(OURS)):
+        table = GPU[0] if step["table"] in GPU else step["table"]
+        tables_of.setdefault(_plain(step["size"], step["name"]), {}).setdefault(table, {})[step["precision"]] = step
     rows = [["what", "Zen 4: ms", "H200: ms", "H200: tokens/s, fp32", "H200: speed, fp32", "of (1)"]]
-    for (size, name), tables in found.items():
+    for (size, name), tables in tables_of.items():
         zen, gpu = (tables.get(table, {}) for table in ("bench-cpu", GPU[0]))
         compared: Mapping[str, Any] = next((x for x in at(gpu, "fp32.compared") or () if x["what"] == "speed"), {})
         times = [
-            _pair({precision: rounded(one["milliseconds"], digits) for precision, one in of.items()})
+            _pair({precision: rounded(step["milliseconds"], digits) for precision, step in of.items()})
             for of, digits in ((zen, 0), (gpu, 1))
         ]
         rate, ratio = rounded(at(gpu, "fp32.tokens_per_second"), 0), rounded(compared.get("ratio"), 2)
@@ -85,28 +85,28 @@ def steps() -> Rows:
 def verbs() -> Rows:
     """Return the seconds of each verb's command, with the least and the most."""
     paths = {"seconds": "after.seconds", "least": "after.from", "most": "after.to"}
-    lines = ([one["row"], *(rounded(at(one, path)) for path in paths.values())] for one in records("speed", "verbs"))
+    lines = ([verb["row"], *(rounded(at(verb, path)) for path in paths.values())] for verb in records("speed", "verbs"))
     return [["", *paths], *lines]
 
 
 def busy_cores() -> Rows:
     """Return tokens a second for each number of busy processes; "short": `GOMP_SPINCOUNT=1000`."""
-    found: dict[str, dict[str, int]] = {}
-    for one in (row for row in records("speed", "busy-cores") if row["waiting"] in WAITING):
-        name = f"{one['model']}, {one['busy processes']} busy"
-        found.setdefault(name, {})[f"threads: {one['threads']}{WAITING[one['waiting']]}"] = one["tokens a second"]
-    columns = list(found["demo, 0 busy"])
-    lines = ([name, *(rounded(one.get(column), 0) for column in columns)] for name, one in found.items())
+    speeds: dict[str, dict[str, int]] = {}
+    for run in (row for row in records("speed", "busy-cores") if row["waiting"] in WAITING):
+        name = f"{run['model']}, {run['busy processes']} busy"
+        speeds.setdefault(name, {})[f"threads: {run['threads']}{WAITING[run['waiting']]}"] = run["tokens a second"]
+    columns = list(speeds["demo, 0 busy"])
+    lines = ([name, *(rounded(run.get(column), 0) for column in columns)] for name, run in speeds.items())
     return [["", *columns], *lines]
 
 
 def operations() -> Rows:
     """Return what a training step does, in percent of its time, by preset and precision."""
     rows = [["", "ms", *KINDS, "the rest"]]
-    for one in records("speed", "operations-zen-4"):
-        whole, spent = one["watched"]["milliseconds"], [one["watched"]["kinds"][kind] for kind in KINDS]
+    for step in records("speed", "operations-zen-4"):
+        whole, spent = step["watched"]["milliseconds"], [step["watched"]["kinds"][kind] for kind in KINDS]
         shares = [100 * x / whole for x in (*spent, whole - sum(spent))]
-        rows.append([one["row"], *(rounded(x, 0) for x in (one["milliseconds"], *shares))])
+        rows.append([step["row"], *(rounded(x, 0) for x in (step["milliseconds"], *shares))])
     return rows
 
 
