@@ -1,4 +1,4 @@
-"""Whole models, every registered room in at least one of them: from word to probability, and the state between."""
+"""Whole models, one of every kind of room (`-m slow`: all small ones): from word to probability, and the state."""
 
 import dataclasses
 from typing import Any
@@ -23,7 +23,7 @@ from tests.conftest import needs_bf16
 from tests.models import small
 from tests.models.small import assert_same, bitwise, every_device, join, language_model, tensors, words
 
-every_model = pytest.mark.parametrize("config", small.models())
+every_model = pytest.mark.parametrize("config", small.one_of_each_kind(small.models()))
 
 
 def after_prefix(model: LanguageModel, batch: int = 2, steps: int = 3) -> LMState:
