@@ -7,6 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from results.records import records
+from spanlm.papers.certainty import certainty
 from spanlm.papers.registry import PAPERS
 from spanlm.papers.table import FilledTable, at, cell
 from spanlm.scoring.resampling import signed
@@ -46,10 +47,14 @@ def bits_of(difference: float, interval: Sequence[float], seeds: int) -> str:
 
 
 @cache
-def of_text(text: str, paper: str = "daniluk2017", table: str = "2c") -> dict[str, str]:
-    """Return the differences of a table's rows from the LSTM on a text, by title; of the LSTM its seeds."""
-    (group,) = filled_table(paper, text, table).groups
-    sure, lines = group.sure, {line.row.name: line for line in group.trained}
+def of_text(text: str, paper: str = "daniluk2017", *tables: str) -> dict[str, str]:
+    """Return the differences of tables' rows from the LSTM on a text, by title; of the LSTM its seeds.
+
+    Without `tables` the rows are those of Figure 2c of Daniluk et al.
+    """
+    groups = (group for table in tables or ("2c",) for group in filled_table(paper, text, table).groups)
+    lines = {line.row.name: line for group in groups for line in group.trained}
+    sure = certainty({name: line.records for name, line in lines.items()})
     assert sure is not None
     shown = {}
     for number, (name, seeds) in enumerate(zip(sure.names, sure.seeds, strict=True)):

@@ -50,18 +50,32 @@ def known_laws() -> Rows:
     return [["model", "scale", *KNOWN_LAWS], *([title, scale, *cells] for title, *cells in grid.rows)]
 
 
+NEIGHBOURS = {"ptb-small": "Penn Treebank"}
+FIRST = "ptb-small"
+"""Of which the page has more than differences in bits."""
+
+
 def neighbours() -> Rows:
-    """Return all memories and their neighbours: bits against the LSTM, how fast they train, and how soon as well."""
-    columns = "units", "seeds", "valid ppl", "test ppl"
-    lines, rows = filled_table("neighbours", "ptb-small", "1").lines, cells_of("neighbours", "ptb-small", "1", columns)
-    bits = {line.title: _over_lstm(line, lines["lstm"]) for line in lines.values()}
-    bits |= of_text("ptb-small", "neighbours", "1")  # with intervals, of what is evaluated as it was trained
+    """Return all memories and their neighbours: bits against the LSTM on each text, and on the first how fast and soon.
+
+    Of what is not evaluated as it was trained, the differences have no interval.
+    """
+    columns = "valid ppl", "test ppl"
+    bits = {f"bits, {title}": _over_lstm(text) for text, title in NEIGHBOURS.items()}
+    rows, lines = cells_of("neighbours", FIRST, "1", columns), filled_table("neighbours", FIRST, "1").lines
     speed = {line.title: _until_as_good(line) for line in lines.values()}
-    head = ["", "bits on test", *columns, "tokens/s", "minutes to LSTM's"]
-    return [head, *([title, bits[title], *numbers, *speed[title]] for title, numbers in rows.items())]
+    head = ["", *bits, *columns, "tokens/s", "minutes to LSTM's"]
+    found = ([title, *(of.get(title, NONE) for of in bits.values()), *rows[title], *speed[title]] for title in rows)
+    return [head, *found]
 
 
-def _over_lstm(line: Line, lstm: Line) -> str:
+def _over_lstm(text: str) -> dict[str, str]:
+    lines = filled_table("neighbours", text, "1").lines
+    gains = {line.title: _gain(line, lines["lstm"]) for line in lines.values()}
+    return gains | of_text(text, "neighbours", "1", "2")
+
+
+def _gain(line: Line, lstm: Line) -> str:
     seeds = {seeds_of(record) for record in line.records}
     control = [record for record in lstm.records if seeds_of(record) in seeds]
     gain = ppl_bits(line.records, "test.perplexity") - ppl_bits(control, "test.perplexity")
@@ -76,10 +90,12 @@ def _until_as_good(line: Line) -> tuple[str, str]:
     speeds = {record["row"]: record["tokens_per_second"] for record in records("neighbours", "speed")}
     if (speed := speeds.get(line.row.name)) is None:
         return NONE, NONE
-    (tokens,) = (text["train"] for text in records("daniluk2017", "texts") if text["row"] == "ptb-small")
+    (tokens,) = (text["train"] for text in records("daniluk2017", "texts") if text["row"] == FIRST)
     run = line.facts[0]
-    share = run["seconds_to_control"] and run["seconds_to_control"] / run["training_seconds"]
-    return f"{speed:,.0f}", rounded(share and share * run["epochs"] * tokens / speed / 60)
+    if run["seconds_to_control"] is None:
+        return f"{speed:,.0f}", "never"
+    share = run["seconds_to_control"] / run["training_seconds"]
+    return f"{speed:,.0f}", rounded(share * run["epochs"] * tokens / speed / 60)
 
 
 LEFT = "1", "5", "10", "20", "50", "100"
@@ -98,9 +114,10 @@ def neighbours_context() -> Rows:
 
 def neighbours_windows() -> Rows:
     """Return a Transformer by its window, in bits against the LSTM."""
-    whole, narrow = (filled_table("neighbours", "ptb-small", table).lines for table in ("1", "2"))
+    whole, narrow = (filled_table("neighbours", FIRST, table).lines for table in ("1", "2"))
+    bits = of_text(FIRST, "neighbours", "1", "2")
     rows = [["window", "valid ppl", "test ppl", "bits on test"]]
     for line in (*narrow.values(), whole["transformer"]):
         ppls = (rounded(at(line.records[0], f"{part}.perplexity")) for part in PARTS)
-        rows.append([line.title.rpartition(" ")[2], *ppls, _over_lstm(line, whole["lstm"])])
+        rows.append([line.title.rpartition(" ")[2], *ppls, bits[line.title]])
     return rows
