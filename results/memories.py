@@ -24,9 +24,13 @@ def _against(folders: dict[str, Path]) -> dict[str, Record]:
     """Compare all with the first."""
     comparisons = asked("compare", *folders.values(), "--threads", 1)["comparisons"]
     rows = {}
-    for name, other in zip(list(folders)[1:], comparisons, strict=True):
-        numbers = {"bits": other["whole"]["difference"], "interval": other["whole"]["interval"], "p": other["p"]}
-        rows[name] = {"seeds": len(other["runs"]), **numbers}
+    for name, comparison in zip(list(folders)[1:], comparisons, strict=True):
+        numbers = {
+            "bits": comparison["whole"]["difference"],
+            "interval": comparison["whole"]["interval"],
+            "p": comparison["p"],
+        }
+        rows[name] = {"seeds": len(comparison["runs"]), **numbers}
     return rows
 
 

@@ -26,7 +26,7 @@ def speeds(trainings: Sequence[Task]) -> dict[str, Record]:
             paths[task.row.name].write_text(task.network.to_yaml(), encoding="utf-8")
         measured = asked("bench", *paths.values(), "--threads", 1, "--rounds", 50)["trainings"]
     for name, path in paths.items():
-        (speed,) = (each for each in measured[str(path)]["speeds"] if each["precision"] == "bf16")
+        (speed,) = (speed for speed in measured[str(path)]["speeds"] if speed["precision"] == "bf16")
         rows[name] = {unit: speed[unit] for unit in ("milliseconds", "tokens_per_second")}
     return rows
 

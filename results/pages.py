@@ -14,15 +14,13 @@ DEMO = "demo"
 def on_the_demo() -> Rows:
     """Return what memories are worth on the demo's text, and how much context they use."""
     worth = {model["row"]: model for model in records("memories", DEMO)}
-    rows = [["", "scale", "bits on test", "bits against the LSTM", "p", "gain of all context", "words that count"]]
+    rows = [["", "scale", "bits against the LSTM", "p", "gain of all context", "words that count"]]
     for model in records("memories", "context"):
         bits, p = NONE, NONE
         if against := worth.get(model["row"]):
             bits, p = bits_of(against["bits"], against["interval"], against["seeds"]), of_chance(against["p"])
         words = "{} ({} to {})".format(*(rounded(x) for x in (model["effective"], *model["effective_interval"])))
-        rows.append(
-            [model["row"], model["scale"], rounded(model["bits"], 3), bits, p, rounded(model["gain"], 3), words]
-        )
+        rows.append([model["row"], model["scale"], bits, p, rounded(model["gain"], 3), words])
     return rows
 
 

@@ -109,8 +109,8 @@ def _summed(speed: Record) -> Record:
 
 
 def _written(name: str, folder: Path) -> None:
-    for table, lines in read(name).items():
-        for record in (line for line in lines if {"preset", "corpus", "starts"} <= line.keys()):
+    for table, rows in read(name).items():
+        for record in (row for row in rows if {"preset", "corpus", "starts"} <= row.keys()):
             seeds = seeds_of(record)
             path = folder / name / table / record_name(record["row"], seeds[0] if len(seeds) == 1 else None)
             path.parent.mkdir(parents=True, exist_ok=True)

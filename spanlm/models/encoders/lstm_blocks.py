@@ -1,6 +1,7 @@
-"""An LSTM in the blocks that newer encoders have (`blocks.py`): one layer in each, its output added to the stream.
+"""An LSTM in the blocks that newer encoders have (`blocks.py`), one layer in each: x ← x + dropout(LSTM_n(norm(x))).
 
-Not of a paper: beside the plain LSTM it tells what the blocks are worth, beside the Transformer what attention is.
+Not of a paper: beside an LSTM of as many layers it tells what the blocks are worth, beside the other encoders what
+their layers are. Its output is added as it is: the other layers end in a projection, which starts small.
 """
 
 from __future__ import annotations
