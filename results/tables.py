@@ -56,10 +56,10 @@ def _head(text: str, of: str = "") -> str:
 @cache
 def _of_demo() -> dict[str, str]:
     """Return the same of the demo's text, with the span buffers and the LSTM's cache."""
-    rows = {one["row"]: bits_of(one["bits"], one["interval"], one["seeds"]) for one in records("memories", pages.DEMO)}
-    (caches,) = (one["caches"] for one in records("demo", "commands") if one["row"] == "caches")
-    (plain,) = (one["evaluation"] for one in records("demo", "evaluations") if one["row"] == "runs/demo/lstm test")
-    (seeds,) = {one["seeds"] for one in records("memories", pages.DEMO)}
+    rows = {run["row"]: bits_of(run["bits"], run["interval"], run["seeds"]) for run in records("memories", pages.DEMO)}
+    (caches,) = (run["caches"] for run in records("demo", "commands") if run["row"] == "caches")
+    (plain,) = (run["evaluation"] for run in records("demo", "evaluations") if run["row"] == "runs/demo/lstm test")
+    (seeds,) = {run["seeds"] for run in records("memories", pages.DEMO)}
     named = {_title(row): rows.pop(title) for row, title in ON_THE_DEMO.items()}
     rows = {BUFFERS.get(title, title): cell for title, cell in rows.items()}
     cache_gain = bits_of(caches["baseline"]["bits"] - plain["bits_per_token"], (), 1)
@@ -74,26 +74,29 @@ def _of_demo() -> dict[str, str]:
 def _counted() -> dict[str, dict[str, str]]:
     """Return those of Kneser-Ney models of as many words, which have no seeds: from the mean of the LSTM's, by text."""
     by_text = {"ptb-small": ("ptb-300/mixtures", ("kn5",)), "cbt-small": ("cbt-ngrams", ("kn-5-16k", "kn-5-cache-16k"))}
-    found: dict[str, dict[str, str]] = {}
+    gains: dict[str, dict[str, str]] = {}
     for text, (table, rows) in by_text.items():
-        control = [one["test"]["nll_per_token"] for one in records("daniluk2017", text) if one["row"] == "lstm"]
-        for one in records("daniluk2017", table):
-            if one["row"] in rows:
-                nats = math.log(one["test"]["perplexity"]) - fmean(control)
-                title = f"5-gram Kneser-Ney{' with a cache' if 'cache' in one['row'] else ''}"
-                found.setdefault(text, {})[title] = bits_of(nats / math.log(2), (), len(control))
-    return found
+        control = [run["test"]["nll_per_token"] for run in records("daniluk2017", text) if run["row"] == "lstm"]
+        for run in records("daniluk2017", table):
+            if run["row"] in rows:
+                nats = math.log(run["test"]["perplexity"]) - fmean(control)
+                title = f"5-gram Kneser-Ney{' with a cache' if 'cache' in run['row'] else ''}"
+                gains.setdefault(text, {})[title] = bits_of(nats / math.log(2), (), len(control))
+    return gains
 
 
 def overview() -> Rows:
     """Return what each model is worth on each text: bits a token on test against the LSTM of the same size."""
     counted = _counted()
     columns = {"demo": _of_demo(), **{title: of_text(text) | counted.get(text, {}) for text, title in TEXTS.items()}}
-    names = dict.fromkeys((*map(_title, FIGURE_2C), *columns["demo"], *(x for one in counted.values() for x in one)))
+    names = dict.fromkeys(
+        (*map(_title, FIGURE_2C), *columns["demo"], *(title for gains in counted.values() for title in gains))
+    )
     lines = [
-        [name, *(one.get(name, NONE) for one in columns.values())] for name in sorted(names, key=_title("lstm").__ne__)
+        [name, *(gains.get(name, NONE) for gains in columns.values())]
+        for name in sorted(names, key=_title("lstm").__ne__)
     ]
-    tokens = {one["row"]: f", {one['train'] / 1e6:.1f}M tokens" for one in records("daniluk2017", "texts")}
+    tokens = {text["row"]: f", {text['train'] / 1e6:.1f}M tokens" for text in records("daniluk2017", "texts")}
     length = records("demo", "evaluations")[0]["train"]
     heads = (_head(text, tokens[text]) for text in TEXTS)
     return [["model", f"demo, {length / 1e6:.2f}M tokens (own size)", *heads], *lines]
@@ -130,18 +133,18 @@ def controls() -> Rows:
     for table, title, control, models in CONTROLS:
         every = records("salton2017", table)
         part = "test.without_cache.perplexity" if table == "ptb-full" else "test.perplexity"
-        of = {name: [one for one in every if one["row"] == name] for name in (control, *models)}
+        of = {name: [run for run in every if run["row"] == name] for name in (control, *models)}
         for name, model in models.items():
             gain = ppl_bits(of[name], part) - ppl_bits(of[control], part)
             rows.append([title, model, of[name][0]["scale"], bits_of(gain, (), len(of[name]))])
     every = records("li2020", "ptb-small")
-    awd, buffer = ([one for one in every if one["row"] == name] for name in ("awd-ptb", "awd-snb-ptb"))
+    awd, buffer = ([run for run in every if run["row"] == name] for name in ("awd-ptb", "awd-snb-ptb"))
     gain = ppl_bits(buffer, "test.perplexity") - ppl_bits(awd, "test.perplexity")
     rows.append(["AWD-LSTM", "Span buffer, as printed", buffer[0]["scale"], bits_of(gain, (), len(buffer))])
-    for one in records("li2020", "reads"):
-        if whole := at(one, "test_against_control.whole"):
-            name = BUFFERS[one["row"].split(",")[0]]
-            rows.append(["AWD-LSTM", name, one["scale"], bits_of(whole["difference"], whole["interval"], one["count"])])
+    for run in records("li2020", "reads"):
+        if whole := at(run, "test_against_control.whole"):
+            name = BUFFERS[run["row"].split(",")[0]]
+            rows.append(["AWD-LSTM", name, run["scale"], bits_of(whole["difference"], whole["interval"], run["count"])])
     return rows
 
 
@@ -177,7 +180,9 @@ def _at_full_size(row: Row) -> str:
         return "not run"
     training, timing = row.preset.config.training, "spanlm, training fp32"
     epochs = training.epochs + training.finetune.stages * training.finetune.epochs
-    (step,) = (one for one in records("speed", speeds.GPU[0]) if one["size"].startswith(name) and one["name"] == timing)
+    (step,) = (
+        step for step in records("speed", speeds.GPU[0]) if step["size"].startswith(name) and step["name"] == timing
+    )
     hours = epochs * scaling.TRAINING_TOKENS / step["tokens_per_second"] / 3600
     return f"not run: {hours:.1f} h, {step['starts'][0]['device'].removeprefix('NVIDIA ')}"
 
@@ -187,7 +192,7 @@ LARGER = "Penn Treebank (300 units)"
 
 def _of_larger() -> dict[str, str]:
     """Return test perplexities of models with the parameters of an LSTM of 300 units, by title."""
-    return {_title(one["row"]): rounded(one["test"]["perplexity"]) for one in records("daniluk2017", "ptb-300")}
+    return {_title(run["row"]): rounded(run["test"]["perplexity"]) for run in records("daniluk2017", "ptb-300")}
 
 
 def perplexities() -> Rows:
@@ -211,32 +216,32 @@ def orders() -> Rows:
 
 def windows() -> Rows:
     """Return Figure 2a: test perplexities by window, the paper's beside them."""
-    found: dict[str, dict[str, str]] = {}
+    by_model: dict[str, dict[str, str]] = {}
     shown = cells_of("daniluk2017", "ptb-small", "2a", ("test ppl", "paper: test", "seeds", "scale"))
     for line in filled_table("daniluk2017", "ptb-small", "2a").lines.values():
         (name, window), (test, paper, seeds, scale) = line.row.curve, shown[line.title]
         mine = test if seeds == "1" else f"{test}, {seeds} seeds"
-        found.setdefault(name, {"scale": scale}).update({str(window): mine, f"paper: {window}": paper})
+        by_model.setdefault(name, {"scale": scale}).update({str(window): mine, f"paper: {window}": paper})
     columns = ["scale", *(f"{paper}{window}" for paper in ("", "paper: ") for window in (1, 5, 10, 15))]
-    return [["window", *columns], *([name, *(one.get(x, NONE) for x in columns)] for name, one in found.items())]
+    return [["window", *columns], *([name, *(cells.get(x, NONE) for x in columns)] for name, cells in by_model.items())]
 
 
 def lags() -> Rows:
     """Return where attention looks: at the newest, at the oldest and at the last five words; the paper's beside it."""
-    printed = {one["row"]: one["published"] for one in records("daniluk2017", "wikitext-2-small/attention")}
+    printed = {run["row"]: run["published"] for run in records("daniluk2017", "wikitext-2-small/attention")}
     tables = {"wikipedia-small/readings": "Wikipedia", "wikitext-2-small/attention": "WikiText-2"}
     shares = "newest", "oldest", "last five"
     rows = [["", "scale", *shares, *(f"paper: {name}" for name in shares)]]
     for table, text in tables.items():
-        for one in records("daniluk2017", table):
-            if percent := at(one.get("by_lag", one), "measured_percent"):
-                row = one["row"].removesuffix(", by_lag")
+        for run in records("daniluk2017", table):
+            if percent := at(run.get("by_lag", run), "measured_percent"):
+                row = run["row"].removesuffix(", by_lag")
                 cells = [
                     f"{x:.1f}"
                     for part in (percent, printed[row]["percent"])
                     for x in (part[-1], part[0], sum(part[-5:]))
                 ]
-                rows.append([f"{text}: {_title(row)}", one["scale"], *cells])
+                rows.append([f"{text}: {_title(row)}", run["scale"], *cells])
     return rows
 
 
@@ -261,10 +266,10 @@ def rungs() -> Rows:
         shares = NONE if pou == NONE else f"{pou}; {opened}"
         full = _at_full_size(static[model])
         rows.append([model, scale, seeds, test, adapted, f"{paper}; {printed}", shares, full])
-    for one in (one for one in records("li2020", "reads") if one["test"]):
-        name = BUFFERS.get(one["row"].split(",")[0], "AWD-LSTM, float32")
-        numbers = rounded(one["test"], 2), NONE, NONE, rounded(one["utilisation"], 1, 100)
-        rows.append([name, one["scale"], str(one["count"]), *numbers, NONE])
+    for run in (run for run in records("li2020", "reads") if run["test"]):
+        name = BUFFERS.get(run["row"].split(",")[0], "AWD-LSTM, float32")
+        numbers = rounded(run["test"], 2), NONE, NONE, rounded(run["utilisation"], 1, 100)
+        rows.append([name, run["scale"], str(run["count"]), *numbers, NONE])
     return rows
 
 
@@ -304,16 +309,16 @@ def other_readings() -> Rows:
     """Return what other readings of the paper come to on valid, by part."""
     parts = "valid", "encoder", "buffer", "oracle"
     every = records("li2020", "readings")
-    (printed,) = (one["valid"] for one in every if one["row"] == "published")
-    alike = [one for one in every if one["row"] != "published" and abs(one["valid"] / printed - 1) < ALIKE]
+    (printed,) = (run["valid"] for run in every if run["row"] == "published")
+    alike = [run for run in every if run["row"] != "published" and abs(run["valid"] / printed - 1) < ALIKE]
     rows = [["", "scale", *parts, "PoU, %", "oracle PoU, %", "state"]]
-    for one in (one for one in every if one not in alike):
-        ppls = [one.get(part) for part in parts]
+    for run in (run for run in every if run not in alike):
+        ppls = [run.get(part) for part in parts]
         shown = [f"> {WORST:,}" if ppl is not None and ppl > WORST else rounded(ppl) for ppl in ppls]
-        shares = (rounded(one.get(x), 0, 100) for x in ("pou", "oracle_pou"))
-        collapsed = [part for part in ("encoder", "buffer") if (one.get(part) or 0) > frequency_ppl()]
-        rows.append([one["what"], one["scale"], *shown, *shares, _state(one.get("pou"), collapsed)])
-        if one["row"] == "published":
+        shares = (rounded(run.get(x), 0, 100) for x in ("pou", "oracle_pou"))
+        collapsed = [part for part in ("encoder", "buffer") if (run.get(part) or 0) > frequency_ppl()]
+        rows.append([run["what"], run["scale"], *shown, *shares, _state(run.get("pou"), collapsed)])
+        if run["row"] == "published":
             ranges = (
                 f"{rounded(min(x))}–{rounded(max(x))}" for x in ([other[part] for other in alike] for part in parts)
             )
@@ -322,7 +327,7 @@ def other_readings() -> Rows:
                 for x in ([other[name] for other in alike] for name in ("pou", "oracle_pou"))
             )
             title = f"{len(alike)} other readings, of precision, spans, states and gradients"
-            rows.append([title, one["scale"], *ranges, *shares, NONE])
+            rows.append([title, run["scale"], *ranges, *shares, NONE])
     return rows
 
 
@@ -343,12 +348,12 @@ def reads() -> Rows:
     controls = {"no buffer": "against_control", "one span": "against_one_span"}
     rows = [["", "scale", "seeds", "valid ppl", "test ppl"]]
     rows[0] += [f"{part}: bits against {name}" for part in ("valid", "test") for name in controls]
-    for one in records("li2020", "reads"):
-        cells = [in_words(Value(one["perplexity"], one["from"], one["to"]), 2), rounded(one["test"], 2)]
+    for family in records("li2020", "reads"):
+        cells = [in_words(Value(family["perplexity"], family["from"], family["to"]), 2), rounded(family["test"], 2)]
         for path in (f"{part}{path}" for part in ("", "test_") for path in controls.values()):
-            difference, interval = (at(one, f"{path}.{x}") for x in whole)
-            cells.append(NONE if difference is None else bits_of(difference, interval, one["count"]))
-        rows.append([one["row"], one["scale"], str(one["count"]), *cells])
+            difference, interval = (at(family, f"{path}.{x}") for x in whole)
+            cells.append(NONE if difference is None else bits_of(difference, interval, family["count"]))
+        rows.append([family["row"], family["scale"], str(family["count"]), *cells])
     return rows
 
 
@@ -356,8 +361,10 @@ def bounds() -> Rows:
     """Return how near q can come to p with the best weights, and a predictor that does not know the last word."""
     rows = [["q", "scale", "places", "nats behind p", "at the words that came", "behind the blind one", "largest gap"]]
     paths = "behind", "behind at the word that came", "behind the blind", "largest gap"
-    for one in records("li2020", "bound"):
-        rows.append([one["row"], one["scale"], str(one["places"]), *(rounded(one.get(path), 3) for path in paths)])
+    for bound in records("li2020", "bound"):
+        rows.append(
+            [bound["row"], bound["scale"], str(bound["places"]), *(rounded(bound.get(path), 3) for path in paths)]
+        )
     return rows
 
 
@@ -376,14 +383,14 @@ def attentive() -> Rows:
     rows = [[*head]]
     every = [*records("salton2017", "ptb-full"), *records("salton2017", "ptb-small")]
     for row, title in ATTENTIVE.items():
-        runs = [one for one in every if one["row"] == row]
-        cached = [one for one in every if one["row"] == f"{row}-cache-500"]
+        runs = [run for run in every if run["row"] == row]
+        cached = [run for run in every if run["row"] == f"{row}-cache-500"]
         full = runs[0]["scale"] == "full"
-        plain = [{part: at(one, f"{part}.without_cache") if full else one[part] for part in PARTS} for one in runs]
-        found = plain, plain, runs if full else cached, plain
+        plain = [{part: at(run, f"{part}.without_cache") if full else run[part] for part in PARTS} for run in runs]
+        values = plain, plain, runs if full else cached, plain
         paths = "valid.perplexity", "test.perplexity", "test.perplexity", "test.salton2017.perplexity"
         cells = [
-            in_words(spread(at(x, path) for x in of)) if of else NONE for of, path in zip(found, paths, strict=True)
+            in_words(spread(at(x, path) for x in of)) if of else NONE for of, path in zip(values, paths, strict=True)
         ]
         published = PAPERS["salton2017"].rows[f"{row.removesuffix('-ptb')}-ptb"].reported.test_ppl
         rows.append([title, runs[0]["scale"], str(len(runs)), *cells, rounded(published)])
@@ -398,13 +405,13 @@ def questions() -> Rows:
     classes = ("named entities", "common nouns", "verbs", "prepositions")
     columns = (*(f"sentence: {name}" for name in classes), "scale", "test ppl")
     rows = [[title, *cells] for title, cells in cells_of("daniluk2017", "cbt-small", "2d", columns).items()]
-    for one in records("daniluk2017", "cbt-ngrams"):
-        answers = {file["class"]: file["contexts"]["full"]["sentence"] for file in one["cloze"]["files"]}
-        held = " + cache" if one["config"]["ngram"]["cache"] else ""
-        model = f"{one['config']['ngram']['order']}-gram Kneser-Ney{held}, {one['vocabulary_size']:,} words"
+    for ngram in records("daniluk2017", "cbt-ngrams"):
+        answers = {file["class"]: file["contexts"]["full"]["sentence"] for file in ngram["cloze"]["files"]}
+        held = " + cache" if ngram["config"]["ngram"]["cache"] else ""
+        model = f"{ngram['config']['ngram']['order']}-gram Kneser-Ney{held}, {ngram['vocabulary_size']:,} words"
         cells = [[rounded(x, 3) for x in (answers[name]["accuracy"], *answers[name]["interval"])] for name in CLASSES]
         shown = (f"{a} [{low}, {high}]" for a, low, high in cells)
-        rows.append([model, *shown, one["scale"], rounded(one["test"]["perplexity"])])
+        rows.append([model, *shown, ngram["scale"], rounded(ngram["test"]["perplexity"])])
     return [["model", *classes, "scale", "test ppl"], *rows]
 
 

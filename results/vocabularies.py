@@ -27,7 +27,7 @@ STATE: State = "carry"
 KINDS = "whitespace", "bpe", "unigram", "characters", "bytes"
 
 
-def _named(run: Path) -> Record:
+def _description(run: Path) -> Record:
     config = RunConfig.load(run / CONFIG)
     data, memory = config.data, config.model.memory
     return {
@@ -43,37 +43,44 @@ def _named(run: Path) -> Record:
     }
 
 
-def _order(about: Record) -> tuple[int, int, int]:
-    """From words to bytes, from large pieces to small ones, from the LSTM to long windows."""
-    return KINDS.index(about["tokenizer"]), -about["pieces"], about["window"]
+def _cut(description: Record) -> tuple[int, int]:
+    """Return what tells the tokens of a run: from words to bytes, from large pieces to small ones."""
+    return KINDS.index(description["tokenizer"]), -description["pieces"]
 
 
 def _read(run: Path) -> tuple[Record, TokenBits]:
     """Return what `spanlm evaluate` says of a run, and its bits at each written word."""
     torch.set_num_threads(1)
-    told = asked("evaluate", run, "--spell-unknown", "--split", PART, "--state", STATE, "--threads", 1)
-    kept = {"bits_per_byte": told["shares"]["bytes"]["bits"], "tokens_per_word": told["tokens_per_word"]}
+    evaluation = asked("evaluate", run, "--spell-unknown", "--split", PART, "--state", STATE, "--threads", 1)
+    numbers = {
+        "bits_per_byte": evaluation["shares"]["bytes"]["bits"],
+        "tokens_per_word": evaluation["tokens_per_word"],
+        "spelled": evaluation["spelling"]["words"],
+    }
     model = load(run, "cpu")
     bits = read_tokens(model, model.corpus(None, PART), PART, STATE, written=True)
-    return {**kept, "spelled": told["spelling"]["words"]}, bits
+    return numbers, bits
 
 
 def _rows(folder: Path) -> dict[str, Record]:
     """Return a row for each trained run, the LSTM on words first."""
-    runs = {path.parent: _named(path.parent) for path in folder.glob(f"*/{MODEL}")}
-    runs = dict(sorted(runs.items(), key=lambda run: _order(run[1])))
+    runs = {path.parent: _description(path.parent) for path in folder.glob(f"*/{MODEL}")}
+    runs = dict(sorted(runs.items(), key=lambda run: (*_cut(run[1]), run[1]["window"])))
     with ProcessPoolExecutor() as pool:
         read = dict(zip(runs, pool.map(_read, runs), strict=True))
-    words, *_ = runs
-    text = shared_text(model := load(words, "cpu"), model.corpus(None, PART), PART, STATE, written=True)
-    lstms = {_order(about)[:2]: run for run, about in runs.items() if not about["window"]}
+    on_words, *_ = runs
+    model = load(on_words, "cpu")
+    text = shared_text(model, model.corpus(None, PART), PART, STATE, written=True)
+    lstms = {_cut(description): run for run, description in runs.items() if not description["window"]}
     rows = {}
-    for run, about in runs.items():
-        row = rows[run.name] = {**about, **read[run][0]}
-        for name, base in {"against_words": words, "against_lstm": lstms[_order(about)[:2]]}.items():
+    for run, description in runs.items():
+        numbers, bits = read[run]
+        row = rows[run.name] = {**description, **numbers}
+        for name, base in {"against_words": on_words, "against_lstm": lstms[_cut(description)]}.items():
             if run != base:
-                one = compare(text, read[base][1], read[run][1])
-                row[name] = {"bits": one.whole.difference, "interval": one.whole.interval, "p": one.p}
+                comparison = compare(text, read[base][1], bits)
+                whole = comparison.whole
+                row[name] = {"bits": whole.difference, "interval": whole.interval, "p": comparison.p}
     return rows
 
 
