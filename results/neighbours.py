@@ -1,8 +1,8 @@
 """How fast memories and their neighbours train, and how much context they use: `python -m results.neighbours RUNS`.
 
-What `spanlm bench` says of each, on one thread of a machine that should do nothing else, goes into neighbours.jsonl,
-and what `spanlm context` says of the test text, if RUNS has a row's training of `spanlm reproduce neighbours --corpus
-ptb --scale small --runs RUNS` with the first seed; --speed leaves out the latter.
+`spanlm bench` measures a training step of each row on one thread, so nothing else should run meanwhile. `spanlm
+context` reads the test text with the first seed of each row that RUNS has, of `spanlm reproduce neighbours --corpus ptb
+--scale small --runs RUNS`. Both go into neighbours.jsonl; --only speed or --only context measures one of them.
 """
 
 import argparse
@@ -15,6 +15,8 @@ from results.records import Record
 from spanlm.papers.plan import Plan, Task
 from spanlm.papers.request import Request
 from spanlm.store.run_folder import MODEL
+
+SEEDS = 1, 2, 3
 
 
 def speeds(trainings: Sequence[Task]) -> dict[str, Record]:
@@ -31,10 +33,14 @@ def speeds(trainings: Sequence[Task]) -> dict[str, Record]:
     return rows
 
 
+CURVES = "truncated", "replaced"
+"""Of `spanlm context`: the words before the last n are not read, or others stand in the place of a hundred of them."""
+
+
 def context(run: Path) -> Record:
-    """Return what a model needs more where it has read the last n words alone."""
-    use = asked("context", run, "--threads", 1, "--far", 0)
-    excess = {str(point["words"]): point["excess"] for point in use["curves"]["truncated"]}
+    """Return what a model needs more where it knows the last n words alone."""
+    use = asked("context", run, "--threads", 1)
+    excess = {name: {str(point["words"]): point["excess"] for point in use["curves"][name]} for name in CURVES}
     return {name: use[name] for name in ("bits", "effective", "effective_interval")} | {"excess": excess}
 
 
@@ -42,13 +48,16 @@ def main() -> None:
     """Ask, and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path)
-    parser.add_argument("--speed", action="store_true")
+    parser.add_argument("--only", choices=("speed", "context"))
     options = parser.parse_args()
-    trainings = Plan(Request(paper="neighbours", corpus="ptb", runs=options.runs)).jobs
-    save("neighbours", "speed", "a training step on one thread, bf16, small scale, Penn Treebank", speeds(trainings))
-    if not options.speed:
-        runs = {task.row.name: task.folder for task in trainings if (task.folder / MODEL).exists()}
-        rows = {name: {"scale": "small", **context(run)} for name, run in runs.items()}
+    if options.only != "context":
+        trainings = Plan(Request(paper="neighbours", corpus="ptb")).jobs
+        what = "a training step on one thread, bf16, small scale, Penn Treebank"
+        save("neighbours", "speed", what, speeds(trainings))
+    if options.only != "speed":
+        trainings = Plan(Request(paper="neighbours", corpus="ptb", seeds=SEEDS, runs=options.runs)).jobs
+        first = {task.row.name: task for task in reversed(trainings) if (task.folder / MODEL).exists()}
+        rows = {name: {"scale": "small", "of_seed": task.seed, **context(task.folder)} for name, task in first.items()}
         save("neighbours", "context", "bits more a token with the last n words alone, test of Penn Treebank", rows)
 
 

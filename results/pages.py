@@ -96,16 +96,17 @@ def _until_as_good(line: Line) -> tuple[str, str]:
     return f"{speed:,.0f}", rounded(share * run["epochs"] * tokens / speed / 60)
 
 
-LEFT = "1", "5", "10", "20", "50", "100"
-"""Words that a model has read alone."""
+LEFT = "5", "20", "50"
+"""Words that a model has read, or that are as they were."""
 
 
 def neighbours_context() -> Rows:
-    """Return what the words before the last n are worth to each, in bits a token."""
-    rows = [["", "words that count", *(f"beyond {n}" for n in LEFT)]]
+    """Return what a model needs more, in bits a token, where the words before the last n are unread, or others."""
+    heads = (f"{change}beyond {n}" for change in ("unread ", "other words ") for n in LEFT)
+    rows = [["", "words that count", *heads]]
     for run in records("neighbours", "context"):
         words = "{} ({} to {})".format(*(rounded(x, 0) for x in (run["effective"], *run["effective_interval"])))
-        left = (rounded(run["excess"][n], 3) for n in LEFT)
+        left = (rounded(at(run, f"excess.{curve}.{n}"), 3) for curve in ("truncated", "replaced") for n in LEFT)
         rows.append([PAPERS["neighbours"].rows[run["row"]].title, words, *left])
     return rows
 
