@@ -436,7 +436,8 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "li2020-reads": reads,
     "li2020-bound": bounds,
     # memories
-    "yardstick": pages.known_laws,
+    "yardstick": partial(pages.known_laws, pages.KNOWN_LAWS),
+    "yardstick-state": partial(pages.known_laws, pages.NEED_A_STATE),
     "demo": pages.on_the_demo,
     # vocabularies
     "vocabularies-ptb": partial(pages.vocabularies, "ptb"),
