@@ -106,8 +106,8 @@ LEFT = "5", "20", "50"
 def neighbours_context() -> Rows:
     """Return what a model needs more, in bits a token, where the words before the last n are unread, or others."""
     heads = (f"{change}beyond {n}" for change in ("unread ", "other words ") for n in LEFT)
-    rows = [["", "words that count", *heads]]
-    for run in records("neighbours", "context"):
+    rows, order = [["", "words that count", *heads]], list(PAPERS["neighbours"].rows)
+    for run in sorted(records("neighbours", "context"), key=lambda run: order.index(run["row"])):
         words = "{} ({} to {})".format(*(rounded(x, 0) for x in (run["effective"], *run["effective_interval"])))
         left = (rounded(at(run, f"excess.{curve}.{n}"), 3) for curve in ("truncated", "replaced") for n in LEFT)
         rows.append([PAPERS["neighbours"].rows[run["row"]].title, words, *left])
