@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from results.filled import bits_of, cells_of, filled_table, of_text, ppl_bits
-from results.records import PARTS, Rows, records, rounded
+from results.records import Rows, records, rounded
 from spanlm.papers.certainty import NONE
 from spanlm.papers.registry import PAPERS
 from spanlm.papers.table import Line, at, seeds_of
@@ -116,10 +116,7 @@ def neighbours_context() -> Rows:
 
 def neighbours_windows() -> Rows:
     """Return a Transformer by its window, in bits against the LSTM."""
-    whole, narrow = (filled_table("neighbours", FIRST, table).lines for table in ("1", "2"))
-    bits = of_text(FIRST, "neighbours", "1", "2")
-    rows = [["window", "valid ppl", "test ppl", "bits on test"]]
-    for line in (*narrow.values(), whole["transformer"]):
-        ppls = (rounded(at(line.records[0], f"{part}.perplexity")) for part in PARTS)
-        rows.append([line.title.rpartition(" ")[2], *ppls, bits[line.title]])
-    return rows
+    columns, bits = ("valid ppl", "test ppl"), of_text(FIRST, "neighbours", "1", "2")
+    cells = {title: row for table in ("2", "1") for title, row in cells_of("neighbours", FIRST, table, columns).items()}
+    rows = [[title.rpartition(" ")[2], *row, bits[title]] for title, row in cells.items() if "Transformer" in title]
+    return [["window", *columns, "bits on test"], *rows]
