@@ -51,7 +51,7 @@ def known_laws(texts: Sequence[str]) -> Rows:
     return [["model", "scale", *texts], *([title, scale, *cells] for title, *cells in grid.rows)]
 
 
-NEIGHBOURS = {"ptb-small": "Penn Treebank"}
+NEIGHBOURS = {"ptb-small": "Penn Treebank", "wikitext-2-small": "WikiText-2"}
 FIRST = "ptb-small"
 """Of which the page has more than differences in bits."""
 
