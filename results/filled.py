@@ -47,8 +47,8 @@ def bits_of(difference: float, interval: Sequence[float], seeds: int) -> str:
 
 
 @cache
-def of_text(text: str, paper: str = "daniluk2017", *tables: str) -> dict[str, str]:
-    """Return the differences of tables' rows from the LSTM on a text, by title; of the LSTM its seeds.
+def of_text(text: str, paper: str = "daniluk2017", *tables: str, control: str = "lstm") -> dict[str, str]:
+    """Return the differences of tables' rows from one of them, the control, on a text, by title; of that its seeds.
 
     Without `tables` the rows are those of Figure 2c of Daniluk et al.
     """
@@ -58,9 +58,9 @@ def of_text(text: str, paper: str = "daniluk2017", *tables: str) -> dict[str, st
     assert sure is not None
     shown = {}
     for number, (name, seeds) in enumerate(zip(sure.names, sure.seeds, strict=True)):
-        difference, interval, _ = sure.against(number, sure.names.index("lstm"))
+        difference, interval, _ = sure.against(number, sure.names.index(control))
         plain = f"0 ({several(seeds, 'seed')})"
-        shown[lines[name].title] = plain if name == "lstm" else bits_of(difference, interval, seeds)
+        shown[lines[name].title] = plain if name == control else bits_of(difference, interval, seeds)
     return shown
 
 

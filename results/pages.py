@@ -66,14 +66,15 @@ def neighbours() -> Rows:
     rows, lines = cells_of("neighbours", FIRST, "1", columns), filled_table("neighbours", FIRST, "1").lines
     speed = {line.title: _until_as_good(line) for line in lines.values()}
     head = ["", *bits, *columns, "tokens/s", "minutes to LSTM's"]
-    found = ([title, *(of.get(title, NONE) for of in bits.values()), *rows[title], *speed[title]] for title in rows)
-    return [head, *found]
+    return [
+        head,
+        *([title, *(of.get(title, NONE) for of in bits.values()), *rows[title], *speed[title]] for title in rows),
+    ]
 
 
 def _over_lstm(text: str) -> dict[str, str]:
-    lines = filled_table("neighbours", text, "1").lines
-    gains = {line.title: _gain(line, lines["lstm"]) for line in lines.values()}
-    return gains | of_text(text, "neighbours", "1", "2")
+    bits, lines = of_text(text, "neighbours", "1", "2"), filled_table("neighbours", text, "1").lines
+    return bits | {line.title: _gain(line, lines["lstm"]) for line in lines.values() if line.title not in bits}
 
 
 def _gain(line: Line, lstm: Line) -> str:
@@ -97,6 +98,21 @@ def _until_as_good(line: Line) -> tuple[str, str]:
         return f"{speed:,.0f}", "never"
     share = run["seconds_to_control"] / run["training_seconds"]
     return f"{speed:,.0f}", rounded(share * run["epochs"] * tokens / speed / 60)
+
+
+PAIRS = {"min-gru": ("min-gru-pointer",), "lstm-blocks": ("transformer", "min-gru"), "lstm-2": ("lstm-blocks",)}
+"""A control, and the rows that differ from it in one thing."""
+
+
+def neighbours_pairs() -> Rows:
+    """Return the differences of rows from others than the LSTM, on each text."""
+    paper, rows = PAPERS["neighbours"], [["", "compared with", *(f"bits, {title}" for title in NEIGHBOURS.values())]]
+    for control, names in PAIRS.items():
+        trained = {text: control in filled_table("neighbours", text, "1").lines for text in NEIGHBOURS}
+        bits = [of_text(text, "neighbours", "1", "2", control=control) if trained[text] else {} for text in NEIGHBOURS]
+        for title in (paper.rows[name].title for name in names):
+            rows.append([title, paper.rows[control].title, *(of.get(title, NONE) for of in bits)])
+    return rows
 
 
 LEFT = "5", "20", "50"

@@ -233,12 +233,12 @@ def _exp(nats: float) -> float | None:
 
 def _of_evaluation(sums: Record) -> Record:
     nll, tokens, shares = sums["nll"], sums["tokens"], sums.get("shares", {})
-    follows: Record = dict.fromkeys(NULL)
-    follows |= {"nll_per_token": nll / tokens, "bits_per_token": nll / tokens / math.log(2)}
-    follows |= {f"{kind}_share": sums[f"{kind}_tokens"] / tokens for kind in ("oov", "unk") if f"{kind}_tokens" in sums}
+    numbers: Record = dict.fromkeys(NULL)
+    numbers |= {"nll_per_token": nll / tokens, "bits_per_token": nll / tokens / math.log(2)}
+    numbers |= {f"{kind}_share": sums[f"{kind}_tokens"] / tokens for kind in ("oov", "unk") if f"{kind}_tokens" in sums}
     if "without_unk" in shares:
-        follows["perplexity_without_unk"] = _exp(shares["without_unk"]["nll"] / shares["without_unk"]["count"])
-    return follows | {"perplexity": _exp(nll / tokens)}
+        numbers["perplexity_without_unk"] = _exp(shares["without_unk"]["nll"] / shares["without_unk"]["count"])
+    return numbers | {"perplexity": _exp(nll / tokens)}
 
 
 def _of_share(sums: Record) -> Record:

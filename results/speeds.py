@@ -96,7 +96,7 @@ def busy_cores() -> Rows:
         name = f"{run['model']}, {run['busy processes']} busy"
         speeds.setdefault(name, {})[f"threads: {run['threads']}{WAITING[run['waiting']]}"] = run["tokens a second"]
     columns = list(speeds["demo, 0 busy"])
-    lines = ([name, *(rounded(run.get(column), 0) for column in columns)] for name, run in speeds.items())
+    lines = ([name, *(rounded(by_threads.get(column), 0) for column in columns)] for name, by_threads in speeds.items())
     return [["", *columns], *lines]
 
 

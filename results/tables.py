@@ -444,6 +444,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "vocabularies-wikitext-2": partial(pages.vocabularies, "wikitext-2"),
     # neighbours
     "neighbours": pages.neighbours,
+    "neighbours-pairs": pages.neighbours_pairs,
     "neighbours-context": pages.neighbours_context,
     "neighbours-windows": pages.neighbours_windows,
     # speed
