@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -234,27 +235,35 @@ def shared_text(
 def _as_written(text: SharedText, model: Model, corpus: Corpus, split: str) -> SharedText:
     """Replace the baseline's tokens by written words and line ends."""
     _require_lines(model, corpus)
-    documents = "none" if corpus.config is None else corpus.config.effective_documents
-    if text.context == "document" and documents != "blank-line":
-        why = f"written words are read with a blank line before each document, and here it is {documents}"
-        raise InputError("state", "document", why, "Take carry or line.")
     words = [word for line in corpus.written_lines(split) for word in [*written_words(line), EOS]]
     vocabulary = Vocabulary(tuple(dict.fromkeys([EOS, UNK, *words])))
     ids, counts = np.array(vocabulary.encode(words)), None
     with suppress(SpanlmError):
         training = model.texts.training_counts(corpus, "whitespace")
         counts = np.array([training.get(word, 0) for word in vocabulary.words])
-    lines = np.searchsorted(np.flatnonzero(text.ids == text.vocabulary.eos_id), text.documents)
     return replace(
         text,
         protocol=f"{text.protocol}; by written word: log p is summed over a word's tokens, unknown ones are spelled",
         vocabulary=vocabulary,
         ids=ids,
-        documents=line_starts(ids, vocabulary.eos_id)[lines],
+        documents=line_starts(ids, vocabulary.eos_id)[_opening_lines(corpus, split)],
         known=np.ones(len(ids), np.bool_),
         counts=counts,
         unit="written word",
     )
+
+
+def _opening_lines(corpus: Corpus, split: str) -> NDArray[np.int64]:
+    """Return the number of each document's first line, from 0."""
+    tokens = corpus.splits[split]
+    return np.searchsorted(np.flatnonzero(np.asarray(tokens.ids) == corpus.vocabulary.eos_id), tokens.documents)
+
+
+def _documents(lines: Iterator[str], openings: NDArray[np.int64]) -> Iterator[Iterator[str]]:
+    """Cut lines before each document's first one; each part is to be read before the next."""
+    for number in np.diff(openings).tolist():
+        yield islice(lines, number)
+    yield lines
 
 
 def _require_lines(model: Model, corpus: Corpus) -> None:
@@ -302,9 +311,14 @@ def read_tokens(
         _require_lines(model, corpus)
         protocol = replace(protocol, spelling=Spelling.of(corpus, split, model.texts.speller))
     if written or not model.predicts_words:
-        lines = corpus.written_lines(split)
-        items = model.as_written().score_items(lines, state=protocol.context, eos=True, spell_unknown=written)
-        surprisal = [word.surprisal for words in items for word in words]
+        reading, state, surprisal = model.as_written(), protocol.context, list[float]()
+        if state == "document":
+            state, openings = "carry", _opening_lines(corpus, split)
+        else:
+            openings = np.zeros(1, np.int64)
+        for lines in _documents(corpus.written_lines(split), openings):
+            items = reading.score_items(lines, state=state, eos=True, spell_unknown=written)
+            surprisal += [word.surprisal for words in items for word in words]
         return TokenBits(name, np.array([surprisal]), runs=runs, protocol=protocol)
     column, questions, peaks = "log_p", list[Question]([log_p]), _Peaks()
     if cache is not None:

@@ -121,6 +121,31 @@ def test_models_that_cut_words_in_other_ways_are_compared_by_written_word(
     textless.refused("one.arpa", "does not say which text it is of", "Leave --spell-unknown out")
 
 
+@pytest.mark.slow
+def test_documents_that_begin_with_headings_are_read_apart_by_written_word_too(
+    cli: Cli, tiny_run: Path, tiny_corpus: Path, tiny_config: RunConfig
+) -> None:
+    """The sums are those of `evaluate`, whose context ends at headings and not at blank lines."""
+    paragraph = [*(tiny_corpus / "test.txt").read_text(encoding="utf-8").splitlines()[:4], ""]
+    documents = [line for title in "abc" for line in [f" = {title} = ", "", *paragraph, " = = part = = ", *paragraph]]
+    shutil.copytree(tiny_corpus, "headed")
+    for part in ("train", "valid", "test"):
+        Path("headed", f"{part}.txt").write_text("\n".join(["", *documents, ""]), encoding="utf-8")
+    data = DataConfig(corpus="headed", documents="heading")
+    for name, tokens in {
+        "words": data,
+        "few": replace(data, max_size=9),
+        "bytes": replace(data, tokenizer="bytes"),
+    }.items():
+        config = replace(tiny_config, data=tokens, training=replace(tiny_config.training, epochs=1))
+        spanlm.train(config, spanlm.load_corpus(config.data), Path(name))
+    found = json.loads(cli("compare", "words", "few", "bytes", "--spell-unknown", "--json").done)
+    assert "3 documents" in found["protocol"]
+    for run, side in zip(("words", "few", "bytes"), (found["baseline"], *found["comparisons"]), strict=True):
+        alone = spanlm.load(run).evaluate(spell_unknown=True)
+        assert side["bits"] * found["compared"] == pytest.approx(alone.nll / math.log(2), rel=1e-5), run
+
+
 def test_a_text_of_ones_own_with_tags(cli: Cli, tiny_run: Path, lstm_run: Path) -> None:
     lines = [" ".join(TINY_WORDS[n % 7 : n % 7 + 5]) for n in range(30)]
     Path("t.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
