@@ -10,7 +10,8 @@ h is the head's input (`Readout.features`, before a projection of the head), N t
 
 The pairs, of every predicted word of the training part, lie in a datastore of the cache folder: the keys in float16,
 the words, and a SHA-256. It is written once for some weights, text and way of reading, and read through a memory map.
-The search is exact: products with all keys, some at a time, in float32.
+All keys are searched, some at a time: ‖k‖² − 2 k·h + ‖h‖², in float32 and with k and h less the mean of some keys,
+without which it would cancel, finds 2K candidates, and ‖k − h‖² of these the K nearest.
 """
 
 from __future__ import annotations
@@ -81,21 +82,34 @@ class Datastore:
 
     def nearest(self, query: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """Return d of the nearest keys of each query (Q, D), nearest first, and their words: both (Q, K)."""
-        blocks = torch.split(query.float(), QUERIES)
-        best = [torch.empty(len(block), 0, dtype=torch.long, device=query.device) for block in blocks]
-        with no_autocast(query.device), products(query.device, "fp32"):
+        device, size = query.device, min(2 * count, len(self.keys))
+        origin = torch.from_numpy(self.keys[:KEYS]).to(device).float().mean(0)
+        blocks = torch.split(query.float() - origin, QUERIES)
+        best = [torch.empty(len(block), 0, dtype=torch.long, device=device) for block in blocks]
+        with no_autocast(device), products(device, "fp32"):
             for start in range(0, len(self.keys), KEYS):
-                keys = torch.from_numpy(self.keys[start : start + KEYS]).to(query.device).float()
-                places = torch.arange(start, start + len(keys), device=query.device)
+                keys = torch.from_numpy(self.keys[start : start + KEYS]).to(device).float() - origin
+                places = torch.arange(start, start + len(keys), device=device)
                 squares = keys.square().sum(1)
                 for number, h in enumerate(blocks):
                     d = torch.addmm(squares, h, keys.T, alpha=-2).add_(h.square().sum(1, keepdim=True)).clamp_(min=0)
-                    # positive floats are ordered as their bits, so one number holds d and, for equal d, the place
-                    codes = torch.cat([best[number], (d.view(torch.int32).long() << 32) | places], 1)
-                    best[number] = codes.topk(min(count, codes.shape[1]), largest=False, sorted=False).values
-        codes = torch.cat(best).sort(1).values
+                    codes = torch.cat([best[number], _codes(d, places)], 1)
+                    best[number] = codes.topk(min(size, codes.shape[1]), largest=False).values
+        found = []
+        for h, codes in zip(torch.split(query.float(), QUERIES), best, strict=True):
+            places = codes & _PLACE
+            keys = torch.from_numpy(self.keys)[places.cpu()].to(device).float()
+            d = (keys - h.unsqueeze(1)).square().sum(2)
+            found.append(_codes(d, places).topk(min(count, size), largest=False, sorted=True).values)
+        codes = torch.cat(found)
         words = torch.from_numpy(self.words)[(codes & _PLACE).cpu()]
-        return (codes >> 32).int().view(torch.float32), words.to(query.device)
+        return (codes >> 32).int().view(torch.float32), words.to(device)
+
+
+def _codes(d: Tensor, places: Tensor) -> Tensor:
+    """Join d and places in numbers of the order of d and, for equal d, of the places."""
+    # positive floats are ordered as their bits
+    return (d.view(torch.int32).long() << 32) | places
 
 
 class Neighbours:

@@ -126,6 +126,20 @@ def test_blocks_of_keys_and_queries_change_nothing() -> None:
     assert (followed[some].numpy() == words[order]).mean() > 0.98  # rounding may turn two neighbours round
 
 
+def test_states_far_from_0_and_near_each_other_are_told_apart() -> None:
+    """In float32 the difference of their squares would be noise."""
+    draw = np.random.default_rng(1)
+    keys = (3 + 0.02 * draw.normal(size=(2000, 16))).astype(np.float16)
+    queries = (3 + 0.02 * draw.normal(size=(50, 16))).astype(np.float32)
+    d, followed = Datastore(Path("none"), "", "", keys, np.arange(2000, dtype=np.int32)).nearest(
+        torch.from_numpy(queries), 9
+    )
+    exact = ((keys.astype(np.float64)[None] - queries[:, None]) ** 2).sum(-1)
+    order = np.argsort(exact, axis=1, kind="stable")[:, :9]
+    assert (followed.numpy() == order).mean() > 0.99
+    np.testing.assert_allclose(d, np.take_along_axis(exact, order, 1), rtol=1e-5)
+
+
 def test_every_point_of_the_grid_is_an_evaluation() -> None:
     model, protocol = small_model(), Protocol(context="document")
     grid = NeighboursGrid(k=4, temperatures=(0.3, 2.0), lambdas=(0.0, 0.2, 1.0))
