@@ -131,6 +131,7 @@ class NestedModels:
         draws = sums.drawn_deltas(few, all_, self._drawn)
         delta = sums.delta(few, all_)
         middle = (delta + sums.delta(few, all_, inside=True)) / 2
+        draws = np.where(np.isfinite(draws), draws, np.nan)  # a draw of few items may have nothing to fit
         draws = middle + (draws - np.nanmedian(draws)) * self._factor
         return Gain(delta, draws, tuple(self._coefficients(sums, columns, names)))
 
@@ -311,6 +312,8 @@ def _squares(y: Array, columns: NDArray[np.float64]) -> float:
 
 SCRIPT = "reading.R"
 """Fits the same models with `lm` or lme4."""
+COLUMNS = ("time", "item", "subject", "fold")
+"""Of the readings for R, beside predictors."""
 
 
 def write_r(
@@ -331,10 +334,6 @@ def write_r(
         baseline: columns (N,) by name.
         surprisals: bits of each run, (N, K + 1).
     """
-    if taken := sorted({"time", "item", "subject", "fold"} & {*baseline}):
-        raise InputError(
-            "baseline", taken[0], "is the name of another column of readings.csv", "Rename it in the table"
-        )
     columns: dict[str, Sequence[object]] = {"time": models.times.values.tolist(), "item": items}
     columns |= {"subject": [f"s{name}" for name in subjects]} if subjects else {}
     columns |= {"fold": (models.folds[models.times.items] + 1).tolist()}

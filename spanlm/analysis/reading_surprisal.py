@@ -49,8 +49,8 @@ def surprisals(model: Model, table: ReadingTable, context: ReadingContext, windo
     Raises:
         InputError: see `Model.score_items`; or a window for a model that does not read the words of a vocabulary.
     """
-    # items of one line each are read side by side
-    context = "line" if len(table.lines) == len(table.items) else context
+    # contexts of one line each are read side by side
+    context = "line" if len(table.lines) == len({word.context for word in table.words}) else context
     if window is not None:
         return _truncated(model, table, context, window)
     bits, unknown = list[float](), list[bool]()
@@ -65,9 +65,9 @@ def surprisals(model: Model, table: ReadingTable, context: ReadingContext, windo
 
 
 def _contexts(table: ReadingTable, context: ReadingContext) -> Iterator[list[list[str]]]:
-    """Yield the lines of each item, as cells; all lines at once where no context crosses them."""
+    """Yield the lines of each context, as cells; all lines at once where no context crosses them."""
     lines = ([table.words[n] for n in line] for line in table.lines)
-    for _, group in groupby(lines, key=lambda line: 0 if context == "line" else line[0].item):
+    for _, group in groupby(lines, key=lambda line: 0 if context == "line" else line[0].context):
         yield [[word.text for word in line] for line in group]
 
 

@@ -25,6 +25,10 @@ from spanlm.store.plain import c_number
 _MISSING = {"", ".", "na", "n/a", "nan", "null", "none"}
 _PLACES = ("position", "first", "last")
 """Predictors that spillover would only repeat."""
+LARGEST = 1e100
+"""From which on a number is none: it could not be squared."""
+REPEATED = 5
+"""Fewest words that no text has twice, one after the other, and nothing else."""
 SPREADS = 3
 """Standard deviations from the mean of a subject from which on a time is an outlier."""
 
@@ -33,10 +37,11 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Word:
-    """A word of a text: as written, the number of its item, its line, and its numbers in columns of the table."""
+    """A word as written, the numbers of its item, its context and its line, and its own in columns of the table."""
 
     text: str
     item: int
+    context: int
     line: int
     numbers: tuple[float, ...]
 
@@ -128,26 +133,33 @@ def in_layout(options: ReadingOptions, layout: str, header: Collection[str]) -> 
         next((column for column in wanted.split("|") if column in header), None)
         for wanted in (published.response, published.subject)
     )
+    item, line = columns["line"], options.line
+    if published.item and not options.item:
+        within = [name for name in _columns(item) if name not in _columns(published.item)]
+        item, line = published.item, ",".join([*within, *_columns(line)])
     return replace(
         options,
         text=columns["text"],
         order=columns["order"],
-        item=columns["line"],
+        item=item,
+        line=line,
         response=options.response or response,
         subject=options.subject or subject,
     )
 
 
 def read_times(
-    path: Path, options: ReadingOptions, layout: str | None, bad: RowNotes, odd: RowNotes
+    path: Path, options: ReadingOptions, layout: str | None, bad: RowNotes, odd: RowNotes, joined: RowNotes
 ) -> tuple[ReadingTable, ReadingOptions]:
     """Read a table; return its texts and times, and the options with the columns that were read.
 
-    Rows that are `bad` are left out. `odd` are a time that is no number, which is missing, and with --order a reading
-    of another word than most at its place, or a second of one subject, which are left out.
+    Rows that are `bad` are left out. `odd` are a time or a predictor that is no number, which is missing, and with
+    --order a reading of another word than most at its place, or a second of one subject, which are left out.
+    Punctuation that is read with the word beside it is `joined`.
 
     Raises:
-        InputError: there is no such column; without --order, subjects have read other words; a subject is none.
+        InputError: there is no such column; no time is a number; rows of a word have other predictors; without --order,
+            subjects have read other words, or a text twice; a subject is none.
     """
     repairs = [] if layout is None else LAYOUTS[layout].repair.split(",")
     errors: Errors = "cp1252" if "encoding" in repairs else "strict"
@@ -182,13 +194,14 @@ def read_times(
         of_item, of_line, reader = (tuple(str(values[name]) for name in names) for names in (item, line, subject))
         counts[of_item, reader] += 1
         numbers = tuple(_number(values[name]) for name in order) or (float(counts[of_item, reader]),)
-        time = _number(values[response])
-        if math.isnan(time) and not _is_missing(values[response]):
-            odd.add(place, f"{response}={values[response]} is no number")
+        time, *predictors = (_finite(name, values[name], place, odd) for name in (response, *added))
         word = repaired(values[text], repairs).strip()
-        predictors = tuple(_number(values[name]) for name in added)
-        rows.append(_Row(place, word, of_item, of_line, reader, numbers, predictors, time))
-    return _table(rows, options, odd, "marks" in repairs), replace(options, item=",".join(item))
+        rows.append(_Row(place, word, of_item, of_line, reader, numbers, tuple(predictors), time))
+    if rows and all(math.isnan(row.time) for row in rows):
+        shown = next((f": {where} has {why.partition(' ')[0]}" for where, why in odd.reasons.items()), "")
+        raise InputError("response", response, f"is a number in none of {len(rows):,} rows{shown}")
+    table = _table(rows, options, added, odd, joined if "marks" in repairs else None)
+    return table, replace(options, item=",".join(item))
 
 
 def _columns(names: str | None) -> list[str]:
@@ -206,9 +219,21 @@ def _number(cell: object) -> float:
     return math.nan
 
 
-def _table(rows: Sequence[_Row], options: ReadingOptions, odd: RowNotes, marks: bool) -> ReadingTable:
-    """Join the readings of each word; with `marks`, those of punctuation alone are left out, and odd."""
-    items = {item: n for n, item in enumerate(dict.fromkeys(row.item for row in rows))}
+def _finite(name: str, cell: object, place: str, odd: RowNotes) -> float:
+    """Return the number of a cell, NaN if it is missing; one that is neither is odd, and missing."""
+    if abs(number := _number(cell)) < LARGEST:
+        return number
+    if not _is_missing(cell):
+        odd.add(place, f"{name}={cell} is {'no number' if math.isnan(number) else f'beyond {LARGEST:g}'}")
+    return math.nan
+
+
+def _table(
+    rows: Sequence[_Row], options: ReadingOptions, added: Sequence[str], odd: RowNotes, joined: RowNotes | None
+) -> ReadingTable:
+    """Join the readings of each word; punctuation alone is `joined` with the word beside it, if not None."""
+    of_items = _ranks(sorted({row.item for row in rows}))  # whatever the order of rows, which deals them to folds
+    items = {item: n for n, item in enumerate(sorted(of_items, key=of_items.__getitem__))}
     subjects = {subject: n for n, subject in enumerate(dict.fromkeys(row.subject for row in rows))}
     if options.subject is not None and 2 * len(subjects) > len(rows) >= 10:
         why = f"has {len(subjects):,} values in {len(rows):,} rows, so that it is no reader"
@@ -216,24 +241,40 @@ def _table(rows: Sequence[_Row], options: ReadingOptions, odd: RowNotes, marks: 
     if options.subjects == "random" and len(subjects) < 2:
         raise InputError("subjects", "random", f"there is one, {rows[0].subject[0]}", f"Take {named('subjects=mean')}")
     if options.order is None:
-        words = _in_order_of_rows(sorted(rows, key=lambda row: (items[row.item], row.order)))
+        words = list(_in_order_of_rows(sorted(rows, key=lambda row: (items[row.item], row.order))))
+        _refuse_repeated(words)
     else:
         ranks = _ranks([row.line for row in rows])
-        words = words_of(sorted(rows, key=lambda row: (items[row.item], ranks[row.line], row.order)), odd)
-    read, readings = list[Word](), list[tuple[int, int, float]]()
+        words = list(words_of(sorted(rows, key=lambda row: (items[row.item], ranks[row.line], row.order)), odd))
+    read, readings, contexts = list[Word](), list[tuple[int, int, float]](), dict[tuple[str, ...], int]()
     for number, (_, group) in enumerate(groupby(words, key=lambda readings: readings[0].line)):
         line = list(group)
         texts = [of_word[0].text for of_word in line]
-        for text, of_word in zip(with_marks(texts) if marks else texts, line, strict=True):
-            if not text:
-                odd.reasons |= {row.place: "is read with the word beside it, and left out" for row in of_word}
+        for text, of_word in zip(texts if joined is None else with_marks(texts), line, strict=True):
+            if joined is not None and not text:
+                joined.reasons |= {row.place: row.text for row in of_word}
                 continue
             for row in _once(of_word, bool(options.subject), odd):
                 readings.append((len(read), subjects[row.subject], row.time))
-            read.append(Word(text, items[of_word[0].item], number, of_word[0].numbers))
+            first = of_word[0]
+            context = contexts.setdefault(first.item + first.within[:-1], len(contexts))
+            read.append(Word(text, items[first.item], context, number, _numbers(of_word, added)))
     places, readers, times = (np.array(column) for column in zip(*readings, strict=True))
     item_names, subject_names = (tuple(",".join(name) for name in several) for several in (items, subjects))
     return ReadingTable(tuple(read), item_names, subject_names, places, readers, times.astype(np.float64))
+
+
+def _numbers(readings: Sequence[_Row], names: Sequence[str]) -> tuple[float, ...]:
+    """Return the predictors of a word; a row may lack one, but not have another number."""
+    first = list(readings[0].numbers)
+    for row in readings:
+        for at, number in enumerate(row.numbers):
+            if math.isnan(first[at]):
+                first[at] = number
+            elif number != first[at] and not math.isnan(number):
+                why = f"{row.text!r} has {number:g} in {row.place} and {first[at]:g} in another row"
+                raise InputError("baseline", names[at], f"must be the word's, alike for all who read it: {why}")
+    return tuple(first)
 
 
 def _in_order_of_rows(rows: Sequence[_Row]) -> Iterator[list[_Row]]:
@@ -246,6 +287,19 @@ def _in_order_of_rows(rows: Sequence[_Row]) -> Iterator[list[_Row]]:
                 way = f"Name the column of a word's place by {named('order=COLUMN')}"
                 raise InputError(f"{row.place}: item {','.join(row.item)} {seen}. {way}.")
         yield readings
+
+
+def _refuse_repeated(words: Sequence[Sequence[_Row]]) -> None:
+    for _, group in groupby(words, key=lambda readings: readings[0].item):
+        first = [readings[0] for readings in group]
+        half, more = divmod(len(first), 2)
+        texts = [(row.text, row.line) for row in first]
+        if half >= REPEATED and not more and texts[:half] == texts[half:]:
+            why = f"has its {half} words twice, the second time from {first[half].place} on"
+            way = (
+                f"Leave one out, or name the readers by {named('subject=COLUMN')}, or places by {named('order=COLUMN')}"
+            )
+            raise InputError(f"item {','.join(first[0].item)} {why}. {way}.")
 
 
 def _once(readings: Sequence[_Row], several: bool, odd: RowNotes) -> Iterator[_Row]:
@@ -262,13 +316,15 @@ def _once(readings: Sequence[_Row], several: bool, odd: RowNotes) -> Iterator[_R
             raise InputError(f"{row.place}: {row.text!r} has the place of {before.place}. {way}.")
 
 
-def _ranks(lines: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], int]:
-    """Return the order of lines: of numbers their own, else the one in which they come first."""
-    lines = [*dict.fromkeys(lines)]
-    values = {line: tuple(map(_number, line)) for line in lines}
-    if not any(math.isnan(x) for value in values.values() for x in value):
-        lines.sort(key=values.__getitem__)
-    return {line: rank for rank, line in enumerate(lines)}
+def _ranks(names: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], tuple[int, ...]]:
+    """Return the order of names of one or more columns: in each of numbers their own, else in which they come first."""
+    ranks = list[dict[str, int]]()
+    for column in zip(*names, strict=True):
+        cells = [*dict.fromkeys(column)]
+        if not any(math.isnan(_number(cell)) for cell in cells):
+            cells.sort(key=_number)
+        ranks.append({cell: rank for rank, cell in enumerate(cells)})
+    return {name: tuple(rank[cell] for rank, cell in zip(ranks, name, strict=True)) for name in dict.fromkeys(names)}
 
 
 # --- what is left out ---
@@ -279,7 +335,8 @@ def choose_readings(
 ) -> tuple[Counts, dict[str, int]]:
     """Return the numbers of the readings that are left in, and how many are left out, by reason.
 
-    `unknown` and `complete` (M,): which words are outside a vocabulary, and have all their predictors.
+    `unknown` and `complete` (M,): for which words a surprisal, also of spillover, is of one outside a vocabulary, and
+    which have all their predictors.
 
     Raises:
         InputError: no reading is left.

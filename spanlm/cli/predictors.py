@@ -118,7 +118,12 @@ class Predictors:
         yield from self.bad.lines()
         for source, count in self._unseen.items():
             if count:
-                yield f"note: {source} lacks {count:,} of the words: they count as its rarest word"
+                yield lacking(source, count)
+
+
+def lacking(source: str, count: int) -> str:
+    """Note words without a frequency."""
+    return f"note: {source} lacks {count:,} of the words: they count as its rarest word"
 
 
 def _merged(rows: Sequence[_Row]) -> _Row:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,12 +14,13 @@ import numpy as np
 
 from spanlm.analysis.export import checked_suffix, json_bytes, write_whole
 from spanlm.analysis.figures import FIGURES, STYLES, Point, Series, context_figure, figure_bytes
-from spanlm.analysis.reading import SCRIPT, Gain, NestedModels, Times, write_r
+from spanlm.analysis.reading import COLUMNS, SCRIPT, Gain, NestedModels, Times, write_r
 from spanlm.analysis.reading_surprisal import Surprisal, context_of, surprisals
-from spanlm.analysis.reading_table import ReadingTable, choose_readings, needs_frequencies, read_times
+from spanlm.analysis.reading_table import ReadingTable, choose_readings, needs_frequencies, read_times, split_baseline
 from spanlm.cli.family import named_families
 from spanlm.cli.options import check_output, note_unfinished
 from spanlm.cli.parser import field_values
+from spanlm.cli.predictors import lacking
 from spanlm.cli.render import grid, note, out, out_json, paragraph, table
 from spanlm.data.tables import RowNotes
 from spanlm.errors import InputError
@@ -26,14 +28,26 @@ from spanlm.runs.loading import load
 from spanlm.runs.model import require_weights
 from spanlm.scoring.options import ReadingOptions
 from spanlm.scoring.predictors import Frequencies
-from spanlm.scoring.resampling import Array, Counts, drawn_p, drawn_shifts, interval_of, of_chance
+from spanlm.scoring.resampling import (
+    FEWEST_BLOCKS,
+    Array,
+    Counts,
+    Interval,
+    drawn_p,
+    drawn_shifts,
+    interval_of,
+    of_chance,
+)
 from spanlm.scoring.tally import shown
 from spanlm.store.plain import finite, several, table_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_COLUMNS = ("name", "attention", "window", "bits", "word_perplexity", "unknown", "delta")
+_COLUMNS = ("name", "attention", "window", "bits", "word_perplexity", "unknown", "delta", "low", "high")
+
+
+FEW = f"none: of fewer than {FEWEST_BLOCKS} items they would say nothing"
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +71,10 @@ def run(options: argparse.Namespace) -> None:
     check_output(options.out, [options.table])
     suffix = "" if options.out is None else checked_suffix(options.out, (".csv", ".json", *FIGURES))
     check_output(options.r, option="--r", folder=True)
+    _refuse_names(settings, [*(COLUMNS if options.r else ()), *(_COLUMNS if suffix == ".csv" else ())])
     bad, odd = RowNotes(strict=options.strict), RowNotes("to be checked", options.strict)
-    words, settings = read_times(options.table, settings, options.layout, bad, odd)
+    joined = RowNotes("of punctuation, read with the word beside it and left out", strict=None)
+    words, settings = read_times(options.table, settings, options.layout, bad, odd, joined)
     frequencies = _frequencies(options, settings, bad)
     study = _Study(words, settings, words.predictors(settings, frequencies), list(_sides(options, words)))
     source = None if frequencies is None else frequencies.source
@@ -70,7 +86,9 @@ def run(options: argparse.Namespace) -> None:
         write_whole(options.out, content)
     if options.r is not None:
         study.write_r(options.r)
-    note(*bad.lines(), *odd.lines())
+    note(*bad.lines(), *odd.lines(), *joined.lines())
+    if frequencies is not None and (unseen := sum(word.text not in frequencies for word in words.words)):
+        note(lacking(frequencies.source, unseen))
     if options.json:
         out_json(report)
         return
@@ -79,15 +97,26 @@ def run(options: argparse.Namespace) -> None:
         out(f"wrote {path}")
 
 
+def _refuse_names(settings: ReadingOptions, taken: Sequence[str]) -> None:
+    """Refuse columns of the table as predictors whose names other columns have in what is written."""
+    for name in split_baseline(settings)[1]:
+        if name in taken or re.fullmatch(r"surprisal(_prev\d+)?", name):
+            why, way = "is the name of another column in what is written", "Rename it in the table"
+            raise InputError("baseline", name, why, way)
+
+
 def _frequencies(options: argparse.Namespace, settings: ReadingOptions, bad: RowNotes) -> Frequencies | None:
     """Return the frequencies of --frequencies, or of the first run's training text; None: no predictor needs them."""
     if not needs_frequencies(settings):
+        if options.frequencies is not None:
+            limit = f"is for frequency or unigram in the baseline, which is {settings.baseline}"
+            raise InputError("frequencies", options.frequencies, limit, "Leave it out")
         return None
     if options.frequencies is not None:
         return Frequencies.of_file(options.frequencies, bad)
+    texts = load(next(iter(named_families(options.runs).values()))[0], "cpu").texts
     try:
-        first = next(iter(named_families(options.runs).values()))[0]
-        return load(first, "cpu").texts.frequencies()
+        return texts.frequencies()
     except InputError as error:
         way = "Name a file of frequencies by --frequencies, or another --baseline"
         raise InputError("baseline", settings.baseline, f"needs frequencies: {error}", way) from None
@@ -120,7 +149,8 @@ class _Study:
         self.words, self.settings, self.sides = words, settings, sides
         self.read = [surprisal for side in sides for surprisal in side.read]
         spilled = [words.spilled(surprisal.bits, settings.spillover) for surprisal in self.read]
-        unknown = np.stack([surprisal.unknown for surprisal in self.read]).any(axis=0)
+        outside = np.stack([surprisal.unknown for surprisal in self.read]).any(axis=0)
+        unknown = (words.spilled(np.asarray(outside, np.float64), settings.spillover) == 1).any(axis=1)
         complete = np.isfinite(np.column_stack([*predictors.values(), *spilled])).all(axis=1)
         self.readings, self.left_out = choose_readings(words, settings, np.asarray(unknown), np.asarray(complete))
         self.places: Counts = words.places[self.readings]  # the word of each time
@@ -141,15 +171,15 @@ class _Study:
         names = [f"surprisal{f'_prev{lag}' * (lag > 0)}" for lag in range(self.settings.spillover + 1)]
         generator, surprisals = np.random.default_rng(self.settings.seed), iter(self.surprisals)
         predicted = np.stack([np.isfinite(surprisal.bits) for surprisal in self.read]).all(axis=0)
-        runs, draws = list[dict[str, Any]](), list[Array]()
+        runs, draws, shifts = list[dict[str, Any]](), list[Array](), list[Array]()
         for side in self.sides:
             try:
                 gains = [self.models.gain(next(surprisals), names) for _ in side.read]
             except InputError as error:
                 raise error.within(side.title) from None
             deltas = np.array([gain.delta for gain in gains])
-            shifts = drawn_shifts(deltas[:, None], generator)[:, 0]
-            draws.append(np.mean([gain.draws for gain in gains], axis=0) + shifts)
+            draws.append(np.mean([gain.draws for gain in gains], axis=0))
+            shifts.append(drawn_shifts(deltas[:, None], generator)[:, 0])
             bits = float(np.mean([surprisal.bits[predicted].mean() for surprisal in side.read]))
             runs.append(
                 {
@@ -157,13 +187,20 @@ class _Study:
                     **{"attention": side.attention, "window": side.window},
                     **{"bits": bits, "word_perplexity": 2**bits, "unknown": int(side.read[0].unknown.sum())},
                     **{"delta": float(deltas.mean()), "delta_by_run": deltas.tolist()},
-                    **{"interval": interval_of(draws[-1][:, None])[0], "coefficients": _coefficients(gains)},
+                    **{
+                        "interval": self._interval(draws[-1] + shifts[-1]),
+                        "coefficients": _coefficients(gains),
+                    },
                 }
             )
         differences = []
-        for other, drawn in zip(runs[1:], draws[1:], strict=True):
-            difference, drawn = other["delta"] - runs[0]["delta"], drawn - draws[0]
-            interval, p = interval_of(drawn[:, None])[0], drawn_p(drawn, difference)
+        for number, other in enumerate(runs[1:], 1):
+            difference, shift = other["delta"] - runs[0]["delta"], shifts[number] - shifts[0]
+            if other["runs"] == runs[0]["runs"]:  # of the same runs, the seeds' differences alone are drawn
+                apart = np.subtract(other["delta_by_run"], runs[0]["delta_by_run"])
+                shift = drawn_shifts(apart[:, None], generator)[:, 0]
+            drawn = draws[number] - draws[0] + shift
+            interval, p = self._interval(drawn), math.nan if self.few else drawn_p(drawn, difference)
             differences.append({"name": other["name"], "difference": difference, "interval": interval, "p": p})
         return {
             "readings": len(self.words.places),
@@ -179,6 +216,14 @@ class _Study:
             "runs": runs,
             "differences": differences,
         }
+
+    @property
+    def few(self) -> bool:
+        """Whether there are too few items to draw from."""
+        return len(self.models.folds) < FEWEST_BLOCKS
+
+    def _interval(self, drawn: Array) -> Interval:
+        return (math.nan, math.nan) if self.few else interval_of(drawn[:, None])[0]
 
     def write_r(self, folder: Path) -> None:
         items = [self.words.items[self.words.words[n].item] for n in self.places]
@@ -214,7 +259,7 @@ def _print(report: dict[str, Any]) -> None:
         ("left", f"{left:,} readings{readers}, {means}"),
         ("baseline", f"{', '.join(report['predictors']) or 'the mean alone'}{counted}"),
         ("folds", f"{report['folds']} of {several(report['items'], 'item')}, seed {report['seed']}"),
-        ("intervals", "95 %, of items drawn anew, each draw fit anew"),
+        ("intervals", "95 %, of items drawn anew, each draw fit anew" if report["items"] >= FEWEST_BLOCKS else FEW),
     ]
     table(rows)
     if report["predictors"] and report["baseline_gain"] <= 0:
@@ -254,17 +299,17 @@ def _print(report: dict[str, Any]) -> None:
 
 def _with_interval(row: Mapping[str, Any], name: str) -> tuple[str, str]:
     middle, low, high = (f"{x:+.5f}".replace("-", "−") for x in (row[name], *row["interval"]))
-    return middle, f"{low} to {high}"
+    return middle, "–" if math.isnan(row["interval"][0]) else f"{low} to {high}"
 
 
 def _csv(runs: Sequence[Mapping[str, Any]]) -> bytes:
-    header = [*_COLUMNS, "low", "high"]
-    header += [f"{x['name']}{error}" for x in runs[0]["coefficients"] for error in ("", "_se")]
+    header = [*_COLUMNS, *(f"{x['name']}{error}" for x in runs[0]["coefficients"] for error in ("", "_se"))]
     rows = []
     for run in runs:
         named = {**run, "attention": run["attention"] or "", "window": run["window"] or "all"}
         numbers = [x[part] for x in run["coefficients"] for part in ("value", "error")]
-        rows.append([*(named[name] for name in _COLUMNS), *run["interval"], *numbers])
+        named |= dict(zip(("low", "high"), run["interval"], strict=True))
+        rows.append([*(named[name] for name in _COLUMNS), *numbers])
     return table_bytes(header, rows)
 
 
@@ -278,10 +323,12 @@ def _figure(report: Mapping[str, Any]) -> Figure:
             continue
         name, _, _ = run["name"].rpartition(", last") if windows else (run["name"], "", "")
         x = run["window"] if windows else float(f"{run['word_perplexity']:.4g}")
-        curves.setdefault(name, []).append(Point(x, run["delta"], *run["interval"]))
+        ends = [run["delta"] if math.isnan(end) else end for end in run["interval"]]
+        curves.setdefault(name, []).append(Point(x, run["delta"], *ends))
     if len(curves) > len(STYLES):
         curves = {"all runs": [point for points in curves.values() for point in points]}
     series = [Series(name, tuple(points)) for name, points in curves.items()]
     labels = "tokens of context" if windows else "perplexity of the words (logarithmic)", f"Δ, {report['unit']}"
-    caption = f"{report['response']} of {Path(report['table']).name}. Bands: 95 % intervals, of items drawn anew."
+    bands = "" if report["items"] < FEWEST_BLOCKS else " Bands: 95 % intervals, of items drawn anew."
+    caption = f"{report['response']} of {Path(report['table']).name}.{bands}"
     return context_figure("Log-likelihood of reading times", labels, series, caption, logarithmic=not windows)

@@ -39,6 +39,7 @@ class Layout:
     subject: str
     response: str
     repair: str
+    item: str = ""  # columns of `line` that name what other texts share words with, as two versions of one do
 
     @property
     def description(self) -> str:
@@ -80,7 +81,7 @@ LAYOUTS = {
     "onestop": Layout(
         "ia_Paragraph.csv, Berzak et al. 2025",
         *("IA_LABEL", "article_batch,article_id,difficulty_level,paragraph_id", "IA_ID"),
-        *("participant_id", "IA_FIRST_RUN_DWELL_TIME", "readings"),
+        *("participant_id", "IA_FIRST_RUN_DWELL_TIME", "readings", "article_batch,article_id"),
     ),
     "meco": Layout(
         "joint_data_trimmed as CSV, Siegelman et al. 2022",

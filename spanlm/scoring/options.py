@@ -376,7 +376,7 @@ EXCLUSIONS = {
     "skipped": "times of 0",
     "edges": "the first and the last word of each line",
     "outliers": "times beyond 3 standard deviations of the subject's mean",
-    "unknown": "words outside the vocabulary of any run",
+    "unknown": "words outside the vocabulary of any run, and the words that they spill over to",
 }
 """Readings to leave out, by name."""
 

@@ -26,7 +26,7 @@ def table(
     path.write_text(text, encoding="utf-8")
     settings = ReadingOptions(**({} if layout else {"response": "RT"}) | options)
     odd = RowNotes(strict=True) if odd is None else odd
-    return read_times(path, settings, layout, RowNotes(strict=True), odd)[0]
+    return read_times(path, settings, layout, RowNotes(strict=True), odd, RowNotes(strict=None))[0]
 
 
 def test_a_word_keeps_its_place_if_readers_skip_it(tmp_path: Path) -> None:
@@ -59,6 +59,65 @@ def test_a_bad_row_costs_itself_alone(tmp_path: Path) -> None:
     assert "RT=2OO is no number" in next(iter(odd.reasons.values()))
     with pytest.raises(InputError, match="line 3: RT=2OO is no number"):
         table(tmp_path, rows, order="n", subject="who")
+
+
+def test_numbers_that_could_not_be_squared_are_missing(tmp_path: Path) -> None:
+    rows = "item,n,word,RT,own\n1,1,a,inf,1\n1,2,b,1e200,-1e300\n1,3,c,5,\n1,4,d,6,x\n"
+    odd = RowNotes()
+    read = table(tmp_path, rows, odd, order="n", baseline="own")
+    assert np.isnan(read.times).tolist() == [True, True, False, False]
+    assert [word.numbers[0] for word in read.words] == pytest.approx([1, math.nan, math.nan, math.nan], nan_ok=True)
+    assert [reason for reason in odd.reasons.values()] == [
+        "RT=inf is beyond 1e+100",
+        "own=-1e300 is beyond 1e+100",
+        "own=x is no number",
+    ]
+
+
+def test_a_predictor_is_the_word_s_and_not_a_reader_s(tmp_path: Path) -> None:
+    rows = "item,n,word,who,RT,own\n1,1,a,x,1,\n1,1,a,y,2,7\n1,2,b,x,3,8\n"
+    options = {"order": "n", "subject": "who", "baseline": "own"}
+    assert [word.numbers for word in table(tmp_path, rows, **options).words] == [(7,), (8,)]
+    with pytest.raises(
+        InputError, match=r"baseline=own: must be the word's.* 'b' has 9 in .*line 5 and 8 in another row"
+    ):
+        table(tmp_path, rows + "1,2,b,y,4,9\n", **options)
+
+
+def test_the_order_of_rows_changes_nothing(tmp_path: Path) -> None:
+    rows = [f"{item},{n},{word},{n}" for item in ("b", "c", "a") for n, word in enumerate(f"uvwxyz{item}", 1)]
+    one, other = (
+        table(tmp_path, "item,n,word,RT\n" + "\n".join(part) + "\n", order="n") for part in (rows, rows[::-1])
+    )
+    assert one.words == other.words and one.items == other.items == ("a", "b", "c")
+    assert one.times[np.argsort(one.places)].tolist() == other.times[np.argsort(other.places)].tolist()
+
+
+def test_rows_that_come_twice_are_no_longer_text(tmp_path: Path) -> None:
+    rows = "".join(f"1,{word},{n}\n" for n, word in enumerate("abcde"))
+    assert len(table(tmp_path, f"item,word,RT\n{rows}").words) == 5
+    with pytest.raises(
+        InputError, match=r"item 1 has its 5 words twice, the second time from .*line 7 on. Leave one out"
+    ):
+        table(tmp_path, f"item,word,RT\n{rows}{rows}")
+
+
+def test_two_versions_of_an_article_are_one_item_and_two_contexts(tmp_path: Path) -> None:
+    header = (
+        "participant_id,IA_FIRST_RUN_DWELL_TIME,article_batch,article_id,difficulty_level,paragraph_id,IA_ID,IA_LABEL"
+    )
+    rows = [
+        f"{who},{200 + n},1,{article},{level},{paragraph},{n},{word}"
+        for who, level in (("x", "Adv"), ("y", "Ele"))
+        for article in (2, 1)
+        for paragraph in (10, 9)
+        for n, word in enumerate(f"{level} says this".split(), 1)
+    ]
+    read = table(tmp_path, "\n".join([header, *rows]) + "\n", layout="onestop")
+    assert read.items == ("1,1", "1,2") and len(read.words) == 24 and len(read.lines) == 8
+    assert [read.words[line[0]].item for line in read.lines] == [0] * 4 + [1] * 4
+    assert [read.words[line[0]].context for line in read.lines] == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert [read.words[line[0]].text for line in read.lines] == ["Adv", "Adv", "Ele", "Ele"] * 2
 
 
 def test_without_places_the_readers_of_an_item_read_the_same(tmp_path: Path) -> None:

@@ -115,6 +115,10 @@ def test_a_family_has_an_interval_of_its_seeds(cli: Cli, times: Path, tiny_confi
     assert family["delta"] == pytest.approx((one["delta"] + two["delta"]) / 2)
     widths = [row["interval"][1] - row["interval"][0] for row in (family, one)]
     assert widths[0] > widths[1], "two seeds say little about their variance"
+    command = ["reading", "family", *TIMES, "--windows", "99,all", "--json"]
+    (same,) = json.loads(cli(*command).done)["differences"]
+    width = same["interval"][1] - same["interval"][0]
+    assert abs(same["difference"]) < 1e-3 and width < widths[0] / 10, "of the same runs the seeds are paired"
 
 
 @pytest.mark.parametrize(
@@ -127,6 +131,7 @@ def test_a_family_has_an_interval_of_its_seeds(cli: Cli, times: Path, tiny_confi
         (["--baseline", "n,length,position"], ["--baseline=n: is a sum", "before it"]),
         (["--baseline", "first"], ["--baseline=first: is the same at every word that is left"]),
         (["--baseline", "speed"], ["--baseline=speed: must be some of length, frequency"]),
+        (["--frequencies", "no.csv", "--baseline", "length"], ["--frequencies=no.csv: is for frequency or unigram"]),
         (["--exclude", "all"], ["--exclude=all: must be none, or some of skipped, edges"]),
         (["--spillover", "9"], ["--exclude=skipped,edges,outliers: leaves none of"]),
         (["--windows", "0"], ["--windows=0: must be whole numbers of at least 1, or all"]),
@@ -144,12 +149,31 @@ def test_tables_that_are_none(cli: Cli, times: Path, tiny_corpus: Path) -> None:
     cli("reading", times, "no.csv", "--response", "RT").refused("no.csv")
     cli("reading", times, "times.csv").refused("has the columns item, n, word, who, RT", "--response")
     Path("zero.csv").write_text(Path("times.csv").read_text().replace(".", "x"))
-    result = cli("reading", times, "zero.csv", *TIMES[1:])
-    result.refused("leaves none of", "without a time")
+    cli("reading", times, "zero.csv", *TIMES[1:]).refused("--response=RT: is a number in none of", "zero.csv, line 2")
     write_times(times, "few.csv", lines=10, RT="0")
     cli("reading", times, "few.csv", *TIMES[1:]).refused("leaves none of", "skipped (time 0)")
     write_times(times, "same.csv", RT="250")
     cli("reading", times, "same.csv", *TIMES[1:]).refused("--response: is the same at every word")
+
+
+def test_few_items_have_no_interval(cli: Cli, times: Path, lstm_run: Path) -> None:
+    write_times(times, "few.csv", lines=9)
+    command = ("reading", times, lstm_run, "few.csv", *TIMES[1:], "--folds", "3")
+    found = json.loads(cli(*command, "--json").done)
+    assert found["runs"][0]["interval"] == [None, None] and found["differences"][0]["p"] is None
+    shown = cli(*command, "--out", "few.svg").done
+    assert "none: of fewer than 10 items" in shown and "nan" not in shown
+
+
+def test_words_outside_a_vocabulary_leave_with_those_they_spill_over_to(cli: Cli, times: Path) -> None:
+    rows = Path("times.csv").read_text().splitlines()
+    rows = [row.replace(row.split(",")[2], "zebra") if row.split(",")[:2] == ["3", "2"] else row for row in rows]
+    Path("times.csv").write_text("\n".join(rows) + "\n")
+    left_out = [
+        json.loads(cli("reading", times, *TIMES, "--exclude", "unknown", "--spillover", spill, "--json").out)
+        for spill in "01"
+    ]
+    assert [found["left_out"]["outside a vocabulary"] for found in left_out] == [READERS, 2 * READERS]
 
 
 def test_a_time_that_is_no_number_is_named(cli: Cli, times: Path) -> None:
@@ -169,13 +193,17 @@ def test_a_model_without_a_training_text_needs_frequencies(cli: Cli, times: Path
         "--baseline=length,frequency,position: needs frequencies", "--frequencies"
     )
     Path("f.csv").write_text("word,count\nthe,9\ncat,3\nsat,1\n")
-    found = json.loads(cli("reading", times, "one.arpa", *TIMES, "--frequencies", "f.csv", "--json").done)
+    result = cli("reading", times, "one.arpa", *TIMES, "--frequencies", "f.csv", "--json")
+    found = json.loads(result.out)
     assert found["frequencies"] == "f.csv" and len(found["runs"]) == 2
+    assert "f.csv lacks" in result.err and "they count as its rarest word" in result.err
 
 
 def test_a_column_named_as_another_one_of_r_is_refused(cli: Cli, times: Path) -> None:
     named = Path("times.csv").read_text().replace(",RT\n", ",RT,time\n", 1).splitlines()
-    Path("times.csv").write_text("\n".join([named[0], *(f"{row},{n % 7}" for n, row in enumerate(named[1:]))]) + "\n")
+    Path("times.csv").write_text(
+        "\n".join([named[0], *(f"{row},{len(row.split(',')[2])}" for row in named[1:])]) + "\n"
+    )
     asked = ("reading", times, *TIMES, "--baseline", "time", "--r", "fit")
     cli(*asked).refused("--baseline=time: is the name of another column")
 
