@@ -47,8 +47,8 @@ Row = tuple[object, ...]
 
 
 def listed(suffixes: Sequence[str]) -> str:
-    """Join several suffixes: `.html, .svg or .csv`."""
-    return " or ".join([", ".join(suffixes[:-1]), suffixes[-1]])
+    """Join suffixes: `.html, .svg or .csv`."""
+    return " or ".join(filter(None, [", ".join(suffixes[:-1]), suffixes[-1]]))
 
 
 def checked_suffix(path: Path, legal: Sequence[str]) -> str:

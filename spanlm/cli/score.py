@@ -165,6 +165,9 @@ def _repairs(options: argparse.Namespace) -> set[str]:
     names = set((options.repair or usual).split(",")) - {"none"}
     for name in sorted(names - {*REPAIRS}):
         require(False, "--repair", name, f"none, or some of {', '.join(REPAIRS)}")
+    for name, column in (("readings", "order"), ("marks", "line")):
+        if name in names and options.layout is None and vars(options)[column] is None:
+            raise InputError("--repair", name, f"goes by the column of --{column}", f"Add --{column} COLUMN")
     return names
 
 

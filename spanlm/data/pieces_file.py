@@ -137,6 +137,7 @@ def _of_json(data: bytes, kind: TrainedPieces) -> Vocabulary:
         _without_prefix(content)
         content.setdefault("normalizer", None)
         content["post_processor"] = content["truncation"] = content["padding"] = None
+        model.pop("dropout", None)  # BPE dropout cuts at random
         return _with_marks(content)
     special = {token["content"] for token in content.get("added_tokens") or ()}
     if kind == "unigram":
@@ -182,7 +183,7 @@ def _require_exact(vocabulary: Vocabulary) -> None:
     pieces = Pieces(vocabulary)
     for probe in _PROBES:
         if (back := pieces.text(pieces.tokens(probe))) != probe:
-            change = f"it reads {probe!r} as {back!r}: its normaliser changes text"
+            change = f"it reads {probe!r} as {back!r}: its normalizer or pre_tokenizer changes text"
             raise InputError(f"{change}, and text must come back byte for byte")
 
 

@@ -178,7 +178,7 @@ class Model:
     def predictor(self, verb: str) -> NextWordModel:
         """Return the network for a `verb` that needs next-word distributions; InputError: the model has none."""
         if not isinstance(self.model, NextWordModel):
-            only = "for evaluate, score, compare, pairs and rescore alone"
+            only = "for evaluate, score, reading, compare, pairs and rescore alone"
             raise InputError(f"{verb}: {self.folder} is {self.kind}, {only}")
         return self.model
 

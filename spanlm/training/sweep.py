@@ -105,7 +105,14 @@ class Sweep:
                     raise InputError(
                         "training.seed", options["training.seed"], f"leave it out beside seeds: {self.seeds}"
                     )
-                yield {name: value if isinstance(value, str) else json.dumps(value) for name, value in options.items()}
+                yield {name: value if isinstance(value, str) else _json(name, value) for name, value in options.items()}
+
+
+def _json(name: str, value: object) -> str:
+    try:
+        return json.dumps(value)
+    except TypeError:
+        raise InputError(name, value, f"is a {type(value).__name__} to YAML", "Put it in quotes") from None
 
 
 def labels(names: Sequence[str]) -> dict[str, str]:

@@ -332,6 +332,9 @@ def test_readings_of_a_layout_are_scored_once_with_the_words_that_others_skipped
     assert [row["sentence"] for row in found] == ["1", "5", "2", "7", "3", "4", "6"]
     assert [row["position"] for row in found] == ["1", "1", "2", "2", "3", "3", "1"]
     cli("score", tiny_run, table, "--layout", "ucl", "--region", "word_pos").refused("--region=word_pos", "--repair")
+    columns = ("--text", "word", "--line", "sent_nr")
+    cli("score", tiny_run, table, *columns, "--repair", "readings").refused("--repair=readings", "Add --order COLUMN")
+    cli("score", tiny_run, table, *columns[:2], "--repair", "marks").refused("--repair=marks", "Add --line COLUMN")
     alone = cli("score", tiny_run, table, "--layout", "ucl", "--repair", "none")
     assert "3 rows out of place" in alone.err
 

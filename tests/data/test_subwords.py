@@ -211,6 +211,13 @@ def test_a_tokenizer_of_bytes_keeps_its_ids_and_gets_line_ends_and_unknown_words
     assert UNK in tokens and not {"<|endoftext|>", "<pad>"} & {*tokens} and tokenizer.text(tokens) == line
 
 
+def test_pieces_are_not_cut_at_random(file: Path) -> None:
+    content = json.loads(TOKENIZERS["bpe"]._vocabulary.pieces)
+    file.write_bytes(changed(model=content["model"] | {"dropout": 0.9}))
+    line, kept, random = "the cat sat on the mat", TOKENIZERS["bpe"], Pieces(read_pieces(str(file), "bpe"))
+    assert all(random.tokens(line) == kept.tokens(line) for _ in range(9))
+
+
 def changed(**parts: Any) -> bytes:
     return json.dumps(json.loads(TOKENIZERS["bpe"]._vocabulary.pieces) | parts).encode()
 
@@ -224,7 +231,8 @@ def changed(**parts: Any) -> bytes:
         (sentencepiece(1, UNIGRAM), "of the kind unigram, not bpe: take data.tokenizer=unigram"),
         (changed()[:-40], "is cut short"),
         (changed(model={"type": "WordPiece", "vocab": {}}), "of the kind wordpiece"),
-        (changed(normalizer={"type": "Lowercase"}), "its normaliser changes text"),
+        (changed(normalizer={"type": "Lowercase"}), "its normalizer or pre_tokenizer changes text"),
+        (changed(pre_tokenizer=None), "its normalizer or pre_tokenizer changes text"),
         (changed(added_tokens=[{"id": 999, "content": "x"}]), "do not have the ids 0 to"),
         (changed(added_tokens=3), r"or is cut short\. Copy it again"),
         (changed(model={"type": "BPE"}), r"or is cut short\. Copy it again"),

@@ -35,6 +35,7 @@ def test_every_run_of_the_list_is_combined_with_every_point_of_the_grid(tmp_path
         ("seeds: true", "seeds=true: must be a whole number"),
         ("out: 3", "out=3: must be a name or a path"),
         ("grid: {a: []}", r"grid: a=\[\]: must be a list of one value or more"),
+        ("runs: [{data.corpus: 2024-01-01}]", "data.corpus=2024-01-01: is a date to YAML. Put it in quotes"),
         ("grid: {a: [1]}\nruns: [{a: 2}]", "runs: a=2: is in grid, too"),
         ("grid: {training.seed: [1, 2]}\nseeds: 2", "training.seed=1: leave it out beside seeds: 2"),
         (f"grid: {{a: {list(range(2000))}}}\nseeds: 6", "runs of the sweep=12000: must be at most 10,000"),
