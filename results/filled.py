@@ -41,9 +41,9 @@ def cells_of(paper: str, text: str, name: str, columns: Sequence[str], section: 
 
 
 def bits_of(difference: float, interval: Sequence[float], seeds: int) -> str:
-    """`−0.095 (−0.132 to −0.060; 3)`: without an interval where no blocks are stored."""
+    """`−0.095 (−0.132 to −0.060; 3)`: no interval where no blocks are stored; 0 seeds: none are named."""
     within = f"{' to '.join(map(signed, interval))}; " if interval else ""
-    return f"{signed(difference)} ({within}{seeds})"
+    return f"{signed(difference)} ({within}{seeds})" if seeds else signed(difference)
 
 
 @cache

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spanlm.scoring.resampling import Array, drawn_means, drawn_p, drawn_shifts, interval_of
+from spanlm.scoring.resampling import Array, drawn_means, drawn_p, drawn_shifts, interval_of, moved_means
 
 NONE = "–"
 SEED = 1
@@ -94,7 +94,7 @@ def certainty(rows: Mapping[str, Records]) -> Certainty | None:
     generator = np.random.default_rng(SEED)
     bits = [np.array([of_seed["bits"] for of_seed in blocks[name]], np.float64) for name in names]  # (seeds, blocks)
     sums, counts = np.stack([of_row.mean(0) for of_row in bits], 1), np.array(common[0][0], np.float64)[:, None]
-    draws = drawn_means(sums, np.repeat(counts, len(bits), 1), generator)
+    draws = moved_means(sums, counts, generator)
     shifts = np.concatenate([drawn_shifts(of_row.sum(1)[:, None] / counts.sum(), generator) for of_row in bits], 1)
     means, seeds, description = sums.sum(0) / counts.sum(), tuple(map(len, bits)), blocks[names[0]][0]["are"]
     return Certainty(names, seeds, sums, counts, means, shifts, draws + shifts, description)

@@ -144,7 +144,8 @@ class TextScore:
     """Log-probabilities of a text by written word.
 
     Attributes:
-        words: log p of each word between white space, nats, summed over its tokens; 0 for words that are not predicted.
+        words: log p of each word between white space, nats, summed over its tokens, and its end (`fold`); 0 for words
+            that are not predicted.
         end: log p of the line end, or of all sentence ends if the model reads sentences.
         oov: number of words with a token outside the vocabulary.
     """

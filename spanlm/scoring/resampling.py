@@ -103,18 +103,13 @@ def blocks_of(tokens: int, documents: Counts) -> Blocks:
 def drawn_means(sums: Array, counts: Array, generator: np.random.Generator) -> Array:
     """Draw blocks with replacement; return means (DRAWS, K) of sums and counts (blocks, K), NaN or ±∞ without counts.
 
-    B of a column is the number of its blocks with a count. Corrections keep each draw's rank in its column, so columns
-    stay paired.
+    B of a column is the number of its blocks with a count. Corrections keep each draw's rank in its column, but stretch
+    each column by itself: draw a difference, not two columns (`moved_means` are compared draw by draw).
     """
-    blocks, totals, (rest, lengths) = len(sums), [], _pulls(sums, counts)
+    rest, lengths = _pulls(sums, counts)
     mean = sums.sum(0) / counts.sum(0)
     columns = np.concatenate([counts, sums - mean * counts, rest**2, rest * lengths, lengths**2], axis=1)
-    most = max(1, _HELD // blocks)
-    for size in (min(most, DRAWS - done) for done in range(0, DRAWS, most)):
-        drawn = generator.integers(blocks, size=(size, blocks)) + blocks * np.arange(size)[:, None]
-        times = np.bincount(drawn.ravel(), minlength=size * blocks).reshape(size, blocks).astype(np.float64)
-        totals.append(times @ columns)
-    tokens, off, squares, cross, square_lengths = np.split(np.concatenate(totals), 5, axis=1)
+    tokens, off, squares, cross, square_lengths = np.split(_drawn(columns, generator), 5, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         off = off / tokens
         # around the draw's own mean and per its own tokens; bounded, as a draw of nearly equal blocks has no spread
@@ -126,6 +121,27 @@ def drawn_means(sums: Array, counts: Array, generator: np.random.Generator) -> A
     farther = np.where(moved < 0, np.minimum(moved, studentised), np.maximum(moved, studentised))
     np.put_along_axis(off, order, mean + farther, 0)
     return np.asarray(off)
+
+
+def moved_means(sums: Array, counts: Array, generator: np.random.Generator) -> Array:
+    """Draw means (DRAWS, K) as `drawn_means`, but only moved, of sums (blocks, K) over the same counts (blocks, 1).
+
+    All columns are moved by one factor, so that in each draw they can be compared.
+    """
+    mean = sums.sum(0) / counts.sum()
+    tokens, off = np.split(_drawn(np.concatenate([counts, sums - mean * counts], axis=1), generator), [1], axis=1)
+    return np.asarray(mean + off / tokens * away_from_mean((counts > 0).sum(0)))
+
+
+def _drawn(columns: Array, generator: np.random.Generator) -> Array:
+    """Return the sums of columns (blocks, K) in each draw of as many blocks, (DRAWS, K)."""
+    blocks, totals = len(columns), []
+    most = max(1, _HELD // blocks)
+    for size in (min(most, DRAWS - done) for done in range(0, DRAWS, most)):
+        drawn = generator.integers(blocks, size=(size, blocks)) + blocks * np.arange(size)[:, None]
+        times = np.bincount(drawn.ravel(), minlength=size * blocks).reshape(size, blocks).astype(np.float64)
+        totals.append(times @ columns)
+    return np.concatenate(totals)
 
 
 def _pulls(sums: Array, counts: Array) -> tuple[Array, Array]:

@@ -91,7 +91,9 @@ class WrittenScore:
     start: Annotated[int, "where it begins in the text of its item, in characters from 0: text[start:end] is the word"]
     end: Annotated[int, "where it ends there"]
     tokens: Annotated[str, "what the model reads of it, with a space between two"]
-    surprisal: Annotated[float, "−log p(word | context), the sum over its tokens; NaN where a token was not predicted"]
+    surprisal: Annotated[
+        float, "−log p(word | context), the sum over its tokens, and its end; NaN where a token was not predicted"
+    ]
     entropy: Annotated[float, "H of the distribution that its first token was drawn from"]
     entropy_reduction: Annotated[
         float,

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from itertools import product
+from itertools import combinations, product
 from statistics import NormalDist
 
 import numpy as np
@@ -19,6 +19,7 @@ from spanlm.scoring.resampling import (
     drawn_shifts,
     interval_of,
     lopsided,
+    moved_means,
 )
 
 
@@ -178,3 +179,14 @@ def test_intervals_of_families_hold_the_truth_as_often_as_they_say() -> None:
             held[name] += low <= 0 <= high
     assert 0.93 <= held["both"] / 400 <= 0.995
     assert held["text alone"] / 400 < 0.88
+
+
+def test_moved_means_of_columns_are_apart_as_the_mean_of_their_difference() -> None:
+    """So in each draw the order of two rows is that of the sign of their difference."""
+    draw = np.random.default_rng(1)
+    counts, sums = draw.integers(5, 50, (30, 1)).astype(float), draw.lognormal(size=(30, 3))
+    whole = moved_means(sums, counts, np.random.default_rng(2))
+    for i, j in combinations(range(3), 2):
+        apart = moved_means(sums[:, [i]] - sums[:, [j]], counts, np.random.default_rng(2))
+        np.testing.assert_allclose(whole[:, [i]] - whole[:, [j]], apart, atol=1e-12)
+    assert whole.mean(0) == pytest.approx(sums.sum(0) / counts.sum(), rel=0.02)

@@ -70,7 +70,7 @@ class SegmentGradients:
 
 
 def learning_weights(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the weights that training changes; tied weights once."""
+    """Return the weights that may change, also those that `training.learns` held; tied weights once."""
     return {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
 
 
