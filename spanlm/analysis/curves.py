@@ -30,10 +30,11 @@ _FIELDS = {"tokens": "tokens", "epochs": "epoch", "steps": "step"}
 
 @dataclass(frozen=True)
 class Curve:
-    """Perplexities of one run, or of several that differ in their seed alone; item i is of epoch i + 1."""
+    """Perplexities of one run, or of several that differ in their seed alone."""
 
     name: str  # of the run, or of the folder of several
     by: By  # the unit of x
+    epochs: tuple[int, ...]  # whose numbers there are, from 1; of several runs those of the first
     x: tuple[float, ...]  # where each epoch ended; of several runs the mean
     train: tuple[tuple[float, ...], ...]  # of the moving weights in the epoch, of each run
     valid: tuple[tuple[float, ...], ...]  # after the epoch, of each run
@@ -52,7 +53,7 @@ def curve_of(folder: Path, name: str, by: By = "tokens") -> Curve:
     train, valid = (
         tuple(tuple(perplexity(row[loss]) for row in rows) for rows in logs) for loss in ("train_loss", "loss")
     )
-    return Curve(name, by, x, train, valid)
+    return Curve(name, by, tuple(row["epoch"] for row in logs[0]), x, train, valid)
 
 
 def _logs(folder: Path) -> list[list[dict[str, Any]]]:

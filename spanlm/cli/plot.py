@@ -28,10 +28,10 @@ def run(options: argparse.Namespace) -> None:
     content = figure_bytes(curves_figure(curves), options.out.suffix)
     write_whole(options.out, content)
     for curve in curves:
-        best = min(range(len(curve.x)), key=lambda epoch: sum(run[epoch] for run in curve.valid))
+        best = min(range(len(curve.x)), key=lambda at: sum(run[at] for run in curve.valid))
         mean = sum(run[best] for run in curve.valid) / len(curve.valid)
         seeds = f", mean of {len(curve.valid)} seeds" * (len(curve.valid) > 1)
-        out(f"{curve.name}: best valid perplexity {mean:.2f} after epoch {best + 1} of the {len(curve.x)} shown{seeds}")
+        out(f"{curve.name}: best valid perplexity {mean:.2f} after epoch {curve.epochs[best]} of the {len(curve.x)} shown{seeds}")
     out(f"written: {options.out}")
 
 
