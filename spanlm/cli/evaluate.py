@@ -137,7 +137,7 @@ def _excess(model: Model, corpus: Corpus, options: argparse.Namespace) -> list[E
     other = changed or corpus.oov.get(options.split)
     if other or not corpus.name.startswith(PREFIX) or not model.predicts_words:
         return []
-    return model.excess(corpus, options.split, state=options.state)
+    return model.excess(corpus, options.split, state=options.state, precision=options.precision)
 
 
 def _evaluate(model: Model, corpus: Corpus, options: argparse.Namespace) -> None:

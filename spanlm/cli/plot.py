@@ -31,7 +31,8 @@ def run(options: argparse.Namespace) -> None:
         best = min(range(len(curve.x)), key=lambda at: sum(run[at] for run in curve.valid))
         mean = sum(run[best] for run in curve.valid) / len(curve.valid)
         seeds = f", mean of {len(curve.valid)} seeds" * (len(curve.valid) > 1)
-        out(f"{curve.name}: best valid perplexity {mean:.2f} after epoch {curve.epochs[best]} of the {len(curve.x)} shown{seeds}")
+        where = f"after epoch {curve.epochs[best]} of the {len(curve.x)} shown"
+        out(f"{curve.name}: best valid perplexity {mean:.2f} {where}{seeds}")
     out(f"written: {options.out}")
 
 

@@ -19,7 +19,7 @@ from spanlm.models.ops.precision import usable
 from spanlm.rescoring.formats import FOLDERS, Format, NBestList, read_nbest, without, write_nbest
 from spanlm.rescoring.references import read_references
 from spanlm.rescoring.rescore import WORDS, Scored, Weighted, WordErrors, plain_rate, weight_grid, word_errors
-from spanlm.rescoring.weights import Array, Candidates, Tuned, bootstrap, edits, tune
+from spanlm.rescoring.weights import Array, Candidates, Tuned, bootstrap, edits, totals, tune
 from spanlm.scoring.prefix_tree import Prefixes
 from spanlm.scoring.resampling import FEWEST_BLOCKS
 from spanlm.store.machine import pick_device
@@ -138,10 +138,10 @@ def _write(
     with output(options.scores) as file:
         file.write(cells_line(["id", "rank", "new_rank", "hypothesis", *scored.names, "new_score", "errors"], between))
         for number, nbest in enumerate(scored.lists):
-            totals = scored.scores[number] @ weights
-            new = np.argsort(np.argsort(-totals, kind="stable"), kind="stable") + 1
+            sums = totals(scored.scores[number], weights)
+            new = np.argsort(np.argsort(-sums, kind="stable"), kind="stable") + 1
             for rank, hypothesis in enumerate(nbest.hypotheses):
-                values = [f"{value:.6f}" for value in (*scored.scores[number][rank].tolist(), totals[rank])]
+                values = [f"{value:.6f}" for value in (*scored.scores[number][rank].tolist(), sums[rank])]
                 wrong = "NaN" if candidates is None else int(candidates.errors[number][rank])
                 cells = [nbest.id, rank + 1, int(new[rank]), hypothesis.text, *values, wrong]
                 file.write(cells_line(cells, between))

@@ -63,10 +63,11 @@ def read_references(path: Path, lists: Sequence[NBestList], leave_out: Collectio
     numbered = all(name.isdecimal() for name in names)
     kind, lines = _read(path, numbered)
     by_id: dict[str, list[_Line]] = {}
+    repeated = list[str]()
     for line in lines:
         name = next((name for name in line.ids if name in known), line.ids[0])
         if name in by_id and name in known and kind != "stm":
-            raise InputError(f"{line.place}: {name} has a reference already")
+            repeated.append(f"{line.place}: {name}")
         by_id.setdefault(name, []).append(line)
     # a few lines that begin with a list's number by chance do not give the file ids
     if kind == "text" and len(known & by_id.keys()) * 2 < max(1, min(len(names), len(lines))):
@@ -75,6 +76,8 @@ def read_references(path: Path, lists: Sequence[NBestList], leave_out: Collectio
         if not numbered or len(by_id) != len(names):
             raise _other_ids(path, next(iter(by_id), ""), names[0])
         by_id = dict(zip(names, by_id.values(), strict=True))
+    elif repeated:
+        raise InputError(f"{repeated[0]} has a reference already")
     if missing := [name for name in names if name not in by_id]:
         raise InputError(f"{path}: has no reference of {some(missing)}, of {len(names)} lists. Add them.")
     if without := [name for name in by_id if name not in known]:

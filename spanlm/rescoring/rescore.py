@@ -18,7 +18,7 @@ import numpy as np
 from spanlm.errors import InputError, nearest_or_all
 from spanlm.rescoring.formats import TOTAL, NBestList
 from spanlm.rescoring.references import Reference, aligned
-from spanlm.rescoring.weights import Array, Candidates, bootstrap, choose, edits
+from spanlm.rescoring.weights import Array, Candidates, bootstrap, choose, edits, totals
 
 WORDS = "words"
 
@@ -145,12 +145,12 @@ class Scored:
         """Return the lists, best first; their scores include log p of the language models and the new total."""
         lists, first = [], len(self.weighted.first)
         for scores, nbest in zip(self.scores, self.lists, strict=True):
-            totals, hypotheses = scores @ weights, []
-            for rank in np.argsort(-totals, kind="stable").tolist():
+            sums, hypotheses = totals(scores, weights), []
+            for rank in np.argsort(-sums, kind="stable").tolist():
                 old = nbest.hypotheses[rank]
                 new = {name: value for name, value in old.scores.items() if name != TOTAL}
                 new |= zip(self.weighted.language, scores[rank, first:-1].tolist(), strict=True)
-                hypotheses.append(replace(old, scores={**new, TOTAL: float(totals[rank])}))
+                hypotheses.append(replace(old, scores={**new, TOTAL: float(sums[rank])}))
             lists.append(replace(nbest, hypotheses=tuple(hypotheses)))
         return lists
 

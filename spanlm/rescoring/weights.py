@@ -97,29 +97,38 @@ def edits() -> Any:
     return Levenshtein
 
 
+def totals(scores: Array, weights: Array) -> Array:
+    """Return Σ_k w_k · s_k of scores (…, K), added in the order of k, so that equal rows have equal totals."""
+    total = scores[..., 0] * weights[0]
+    for k in range(1, len(weights)):
+        total = total + scores[..., k] * weights[k]
+    return np.asarray(total)
+
+
 def choose(scores: Sequence[Array], weights: Array) -> list[int]:
-    return [int((matrix @ weights).argmax()) for matrix in scores]
+    return [int(totals(matrix, weights).argmax()) for matrix in scores]
 
 
 def tune(candidates: Candidates, first: Array) -> Tuned:
     """Find weights with the fewest word errors, on other lists than those to report.
 
     The search starts at `first` (K,) and at random points around it. The first weight is fixed, as only the ratios of
-    the weights matter.
+    the weights matter; so is one of a score that is the same for all hypotheses of each list.
     """
     generator = np.random.default_rng(1)
     # a weight's effect is proportional to the spread of its scores within a list
     spreads = np.mean([scores.std(axis=0) for scores in candidates.scores], axis=0)
-    scale = max(float(spreads @ np.abs(first)), 1e-9) / np.maximum(spreads, 1e-9)
+    varies = np.any([np.ptp(scores, axis=0) > 0 for scores in candidates.scores], axis=0)
+    scale = max(float(spreads @ np.abs(first)), 1e-9) / np.maximum(spreads, 1e-9) * varies
     axes = list(np.eye(len(first))[1:])
-    exact = len(axes) == 1
+    exact = int(varies[1:].sum()) <= 1
     starts, rounds = (1, 0) if exact else (STARTS, ROUNDS)
 
     optima = []
     for start in range(starts):
         weights = first.astype(np.float64)
         if start:
-            weights[1:] = generator.uniform(-0.5, 3.0, len(axes)) * scale[1:]
+            weights[1:] = np.where(varies[1:], generator.uniform(-0.5, 3.0, len(axes)) * scale[1:], first[1:])
         drawn = generator.normal(size=(rounds, DIRECTIONS, len(first))) * scale
         drawn[..., 0] = 0.0
         optima.append(_ascend(candidates, weights, [[*axes, *directions] for directions in drawn] or [axes]))
@@ -152,7 +161,7 @@ def line_search(candidates: Candidates, weights: Array, direction: Array) -> tup
     intervals between these values.
     """
     scores, wrong = candidates.padded
-    heights, slopes = scores @ weights, scores @ direction
+    heights, slopes = totals(scores, weights), totals(scores, direction)
     # at x → −∞ the line with the least slope is the greatest; of equal slopes the highest, then the first
     top = np.where(slopes == slopes.min(axis=1, keepdims=True), heights, -np.inf).argmax(axis=1)
     rows = np.arange(len(top))

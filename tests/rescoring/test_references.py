@@ -32,6 +32,10 @@ def test_ids_that_are_nearly_those_of_the_lists_are_no_words(text: str, tmp_path
 def test_words_that_begin_with_a_number_are_words_of_lists_that_are_numbered(tmp_path: Path) -> None:
     (tmp_path / "r").write_text("10 men came\n")
     assert read_references(tmp_path / "r", [NBestList("0", (Hypothesis("a"),))]) == [["10", "men", "came"]]
+    texts = ["so it goes"] * 4 + ["5 people came"] + ["so it went"] * 3 + ["5 years later"] + ["so it was"] * 3
+    (tmp_path / "r").write_text("\n".join(texts) + "\n")
+    numbered = [NBestList(str(n), (Hypothesis("a"),)) for n in range(len(texts))]
+    assert read_references(tmp_path / "r", numbered) == [text.split() for text in texts]
 
 
 @pytest.mark.parametrize(

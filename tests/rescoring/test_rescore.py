@@ -122,6 +122,26 @@ def test_of_equal_hypotheses_the_first_is_chosen() -> None:
     assert line_search(found, np.ones(2), np.array([0.0, 1.0]))[1].tolist() == [2]
 
 
+@pytest.mark.parametrize("count", range(2, 12))
+def test_equal_hypotheses_are_equal_at_any_length_and_place(count: int) -> None:
+    """Products of matrices round rows differently by their place."""
+    draw = np.random.default_rng(count)
+    for _ in range(40):
+        scores = np.tile(draw.normal(-40, 9, 3), (count, 1)).T.copy().T
+        assert choose([scores], draw.normal(2, 1, 3)) == [0]
+
+
+def test_a_score_that_is_the_same_for_all_hypotheses_of_a_list_keeps_its_weight() -> None:
+    found = candidates(2, lists=20)
+    same = [np.column_stack([scores, np.full(len(scores), n)]) for n, scores in enumerate(found.scores)]
+    result, without = (
+        tune(Candidates(x, found.errors, found.words), np.ones(x[0].shape[1])) for x in (same, found.scores)
+    )
+    assert result.weights[3] == 1 and abs(result.weights).max() < 1e3 and result.errors <= without.errors + 1
+    alone = tune(Candidates([x[:, [0, 1, 3]] for x in same], found.errors, found.words), np.ones(3))
+    assert alone.exact, "one weight is left to tune"
+
+
 def test_tuning_finds_planted_weights() -> None:
     # the right hypothesis is the greatest exactly with the planted weights' signs and sizes
     generator = np.random.default_rng(3)

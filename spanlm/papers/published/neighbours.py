@@ -1,13 +1,14 @@
 """Memories beside their neighbours of today: Transformer, scan, delta rule, Mogrifier, under one recipe and budget.
 
 Our own, no paper's: each memory of the three papers on one LSTM layer, and each newer encoder alone, all with as many
-parameters as one LSTM; and three controls, an LSTM of two layers, as most newer encoders have, one in their blocks, and
-minGRU with a pointer. The recipe is one for all: AdamW that decays matrices by 0.01, 100 steps of warm-up, then half a
-cosine over 8 epochs, segments of 32 steps, nothing tied, no dropout (0.5 at scale `24m`, for which nothing was searched
-again). The rate and the streams of each row are the best of the same 8 pairs, tried for one epoch on Penn Treebank at
-scale `small` (results/neighbours.yaml); rows that differ in their window alone, or in recency, share a pair. The
-recurrent memory, which was not searched, has the LSTM's pair. Of most rows it is the highest rate and the fewest
-streams that were tried, so that their best may lie beyond.
+parameters as one LSTM, but for the recurrent memory, which has its units and three times its parameters; and three
+controls, an LSTM of two layers, as most newer encoders have, one in their blocks, and minGRU with a pointer. The recipe
+is one for all: AdamW that decays matrices by 0.01, 100 steps of warm-up, then half a cosine over 8 epochs, segments of
+32 steps, nothing tied, no dropout (0.5 at scale `24m`, for which nothing was searched again). The rate and the streams
+of each row are the best of the same 8 pairs, tried for one epoch on Penn Treebank at scale `small`
+(results/neighbours.yaml); rows that differ in their window alone, or in recency, share a pair. The recurrent memory,
+which was not searched, has the LSTM's pair. Of most rows it is the highest rate and the fewest streams that were tried,
+so that their best may lie beyond.
 """
 
 from __future__ import annotations
