@@ -24,7 +24,7 @@ from spanlm.cli.render import note
 from spanlm.data import tables
 from spanlm.data.layouts import LAYOUTS, REPAIRS, repaired, with_marks, words_of
 from spanlm.data.text import Text, lines_of, pieces
-from spanlm.data.tokenizer import written_spans
+from spanlm.data.tokenizer import refuse_reserved, written_spans
 from spanlm.data.vocabulary import EOS, UNK
 from spanlm.errors import InputError, require
 from spanlm.models.ops.precision import usable
@@ -345,6 +345,8 @@ class _Items:
             if options.separator == "" and len(written_spans(row.values[column])) > 1:
                 limit = "has white space, and --separator '' is for a row a word"
                 raise InputError(column, row.values[column], limit)
+            if lines:
+                refuse_reserved(row.values[column])
             for model in self.models.values() if not checked else ():
                 unmarked = model.texts.unmarked_text(repaired(row.values[column], self.options.repairs))
                 unknown = [token for token in model.tokenize(unmarked) if token not in model.vocabulary]

@@ -319,6 +319,15 @@ def test_regions_that_lie_apart_or_go_on_over_a_line_are_named(cli: Cli, tiny_ru
     cli(*how, "--strict", "--out", "o.csv").refused("part=b goes on from the line before")
 
 
+def test_a_reserved_word_in_a_line_costs_its_row_alone(cli: Cli, tiny_run: Path) -> None:
+    rows = [("0", A), ("0", "<eos>"), ("0", B), ("1", C)]
+    table = write("e.csv", [{"item": item, "word": word} for item, word in rows])
+    found = cli("score", tiny_run, table, "--text", "word", "--line", "item", "--out", "o.csv")
+    assert "1 row left out: e.csv, line 3: the word <eos> is reserved" in found.err
+    whole = read_rows(cli("score", tiny_run, write("w.csv", [{"t": f"{A} {B}"}, {"t": C}]), "--text", "t").done)
+    assert [row["surprisal"] for row in read_rows(Path("o.csv").read_text())] == [row["surprisal"] for row in whole]
+
+
 def test_readings_of_a_layout_are_scored_once_with_the_words_that_others_skipped(cli: Cli, tiny_run: Path) -> None:
     rows = [("1", "7", n, word) for n, word in enumerate((A, B, C), 1)]
     rows += [("2", "7", 3, C), ("2", "7", 1, A), ("2", "8", 1, D), ("3", "7", 2, B)]
