@@ -172,9 +172,9 @@ def _lines(model: TrainedModel, options: argparse.Namespace) -> tuple[Text | lis
     if (kind := kind or first_line_kind(options.file)) is None:
         raise InputError(f"--file={options.file}: is no table that has a column {options.column}: CSV, TSV, JSON lines")
     bad, column = RowNotes(strict=bool(options.strict)), options.column
-    settings: dict[str, Any] = {"check": lambda row: model.tokenize(row.values[column]), "bad": bad}
+    settings: dict[str, Any] = {"check": lambda row: model.tokenize(model.texts.unmarked_text(row.values[column]))}
     # every row has at least one word, so this many are enough to refuse a huge file
-    rows = list(islice(read_table(options.file, kind, [column], **settings), MOST_WORDS + 1))
+    rows = list(islice(read_table(options.file, kind, [column], bad=bad, **settings), MOST_WORDS + 1))
     note(*bad.lines())
     return [row.values[column] for row in rows], [row.number for row in rows]
 

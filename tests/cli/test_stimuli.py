@@ -152,7 +152,7 @@ def test_marks_of_toolkits_in_cells_are_left_out_and_move_no_row(cli: Cli, tiny_
 
 
 def test_a_bad_row_is_left_out_by_whatever_reads_tables(cli: Cli, tiny_run: Path) -> None:
-    texts = [f'"{A} {B}"', '""', '["a"]', f'"{C} {D}"', '"a <eos> b"', "7", f'"{B}"']
+    texts = [f'"{A} {B}"', '""', '["a"]', f'"{C} {D}"', '"a <eos> b"', "7", f'"{B} <eos>"']
     Path("s.jsonl").write_text("".join(f'{{"n": {n}, "text": {text}}}\n' for n, text in enumerate(texts, 1)))
     for more in ([], ["--state", "carry"], ["--rows", "tokens"]):
         found = cli("score", tiny_run, "s.jsonl", "--text", "text", "--out", "o.jsonl", *more)
