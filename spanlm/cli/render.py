@@ -193,7 +193,7 @@ def _bar() -> Bar:
 
 def duration(seconds: float) -> str:
     """As `0:01:30`."""
-    return str(timedelta(seconds=round(seconds)))
+    return str(timedelta(seconds=round(min(seconds, 1e13))))
 
 
 def eta(seconds: float) -> str:

@@ -25,6 +25,7 @@ q_<, and context words are not scored. Questions are read side by side and indep
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -134,7 +135,7 @@ class Ranker:
         come first in a sentence that no <eos> opens.
         """
         size = self.batch_size
-        while items := list(islice(questions, size * BATCHES)):
+        while items := list(islice(questions, min(size * BATCHES, sys.maxsize))):
             prepared = [self._prepared(item) for item in items]
             gaps, firsts = [item for item in prepared if isinstance(item, _Gap)], dict[Ids, int]()
             for gap, context in product(gaps, self.contexts):

@@ -44,7 +44,7 @@ class OptimizerConfig:
         "L2, added to the gradient after clipping; of adamw: decoupled from it", default=0.0, limit=NOT_NEGATIVE
     )
     beta2: float = option(
-        "of adam and adamw: how slowly the mean square of a gradient changes", default=0.999, limit=SHARE
+        "of adam and adamw: how slowly the mean square of a gradient changes", default=0.999, limit=RATE
     )
     clip: float | None = option(
         "largest global gradient norm; null: never clipped", default=5.0, limit=Limit(lambda clip: clip > 0, "positive")
