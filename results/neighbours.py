@@ -2,7 +2,8 @@
 
 `spanlm bench` measures a training step of each row on one thread, so nothing else should run meanwhile. `spanlm
 context` reads the test text with the first seed of each row that RUNS has, of `spanlm reproduce neighbours --corpus ptb
---scale small --runs RUNS`. Both go into neighbours.jsonl; --only speed or --only context measures one of them.
+--scale small --runs RUNS`, of --rows alone if they are named. Both go into neighbours.jsonl; --only speed or --only
+context measures one of them.
 """
 
 import argparse
@@ -49,6 +50,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path)
     parser.add_argument("--only", choices=("speed", "context"))
+    parser.add_argument("--rows", nargs="+")
     options = parser.parse_args()
     if options.only != "context":
         trainings = Plan(Request(paper="neighbours", corpus="ptb")).jobs
@@ -56,7 +58,8 @@ def main() -> None:
         save("neighbours", "speed", what, speeds(trainings))
     if options.only != "speed":
         trainings = Plan(Request(paper="neighbours", corpus="ptb", seeds=SEEDS, runs=options.runs)).jobs
-        first = {task.row.name: task for task in reversed(trainings) if (task.folder / MODEL).exists()}
+        there = [task for task in reversed(trainings) if (task.folder / MODEL).exists()]
+        first = {task.row.name: task for task in there if task.row.name in (options.rows or [task.row.name])}
         rows = {name: {"scale": "small", "of_seed": task.seed, **context(task.folder)} for name, task in first.items()}
         save("neighbours", "context", "bits more a token with the last n words alone, test of Penn Treebank", rows)
 

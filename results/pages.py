@@ -51,7 +51,7 @@ def known_laws(texts: Sequence[str]) -> Rows:
     return [["model", "scale", *texts], *([title, scale, *cells] for title, *cells in grid.rows)]
 
 
-NEIGHBOURS = {"ptb-small": "Penn Treebank", "wikitext-2-small": "WikiText-2"}
+NEIGHBOURS = {"ptb-small": "Penn Treebank", "wikitext-2-small": "WikiText-2", "wikipedia-small": "Wikipedia"}
 FIRST = "ptb-small"
 """Of which the page has more than differences in bits."""
 
