@@ -81,6 +81,12 @@ def test_numbers_among_words_are_no_scores(line: str, format: Format, tmp_path: 
     assert find_format(tmp_path / "n") == format
 
 
+def test_a_name_that_moses_could_not_read_is_written_without_spaces(tmp_path: Path) -> None:
+    write_nbest(tmp_path / "n", "moses", [NBestList("0", (Hypothesis("a b", {"my run ||| x=": -1.5, "d": 2.0}),))])
+    (found,), _ = read_nbest(tmp_path / "n", "moses")
+    assert found.hypotheses[0].text == "a b" and found.hypotheses[0].scores["my_run_x_"] == -1.5
+
+
 def test_every_name_and_digit_is_written(tmp_path: Path) -> None:
     """A run's folder may be called as a further value of a feature would be."""
     scores = {"LM0": -1234.56789, "kn.5": -7.0, "TM0": -1.0, "TM0.2": -2.0, TOTAL: -12345.6789}
