@@ -22,6 +22,9 @@ from spanlm.rescoring.weights import Array, Candidates, bootstrap, choose, edits
 
 WORDS = "words"
 
+IMPOSSIBLE = -1e5
+"""log p of a hypothesis of probability 0: below all others, and finite, so that a weight of 0 leaves it out."""
+
 
 @dataclass(frozen=True)
 class WordErrors:
@@ -105,7 +108,7 @@ class Scored:
 
     Args:
         lists: the lists as read.
-        language: by language model, log p of every hypothesis of every list, in order.
+        language: by language model, log p of every hypothesis of every list, in order; of −∞ `IMPOSSIBLE` is taken.
         spoken: the lists without the words that are not counted; None: all words count.
     """
 
@@ -124,7 +127,7 @@ class Scored:
             columns: list[Sequence[float]] = [
                 [hypothesis.scores[name] for hypothesis in nbest.hypotheses] for name in self.weighted.first
             ]
-            columns += [values[place] for values in language.values()]
+            columns += [np.maximum(values[place], IMPOSSIBLE).tolist() for values in language.values()]
             columns += [[len(hypothesis.words) for hypothesis in self.spoken[place].hypotheses]]
             self.scores.append(np.array(columns, dtype=np.float64).T)
 

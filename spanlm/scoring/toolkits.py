@@ -4,7 +4,8 @@ r"""Perplexity in the output formats of KenLM's `query` and SRILM's `ngram -ppl`
     SRILM   <TAB>p( the | <s> ) <TAB>= [2gram] 0.630957 [ -0.2 ]
 
 KenLM reports perplexity twice: with words outside the vocabulary as `<unk>`, and without them. SRILM, without its
-option -unk, skips these words and blank lines. Both count `</s>`; SRILM's ppl1 does not. Like KenLM, this module sums
+option -unk, skips these words, words of probability 0 (zeroprobs) and blank lines. Both count `</s>`; SRILM's ppl1 does
+not. Like KenLM, this module sums
 in float32 within a line and prints the fewest exact digits.
 """
 
@@ -44,13 +45,18 @@ class WordProbability(NamedTuple):
 
 @dataclass
 class Sums:
-    """Sums over lines: `words` excludes line ends, `log10` includes them; `log10_oov` is the part of unknown words."""
+    """Sums over lines: `words` excludes line ends, `log10` includes them; `log10_oov` is the part of unknown words.
+
+    `zeroprobs` are the known words and line ends of probability 0, and `log10_possible` is the part of the others.
+    """
 
     sentences: int = 0
     words: int = 0
     oov: int = 0
     log10: float = 0.0
     log10_oov: float = 0.0
+    zeroprobs: int = 0
+    log10_possible: float = 0.0
 
     def add(self, line: Sequence[WordProbability]) -> None:
         self.sentences += 1
@@ -58,6 +64,9 @@ class Sums:
         self.oov += sum(word.oov for word in line)
         self.log10 += _float32_sum(word.log10 for word in line)
         self.log10_oov += sum(float(np.float32(word.log10)) for word in line if word.oov)
+        known = [word.log10 for word in line if not word.oov]
+        self.zeroprobs += known.count(-math.inf)
+        self.log10_possible += _float32_sum(log10 for log10 in known if log10 > -math.inf)
 
     @property
     def tokens(self) -> int:
@@ -135,12 +144,13 @@ def _srilm_words(line: Sequence[WordProbability]) -> Iterator[str]:
 
 
 def _srilm_summary(sums: Sums, before: str) -> Iterator[str]:
-    known, words = sums.known_log10, sums.words - sums.oov
+    known = sums.known_log10 if math.isfinite(sums.log10) else sums.log10_possible
+    words = sums.words - sums.oov - sums.zeroprobs
     ppl, ppl1 = (
         f"{_perplexity(known, count):.6g}" if count else "undefined" for count in (words + sums.sentences, words)
     )
     yield f"{before}{sums.sentences} sentences, {sums.words} words, {sums.oov} OOVs"
-    yield f"0 zeroprobs, logprob= {known:.6g} ppl= {ppl} ppl1= {ppl1}"
+    yield f"{sums.zeroprobs} zeroprobs, logprob= {known:.6g} ppl= {ppl} ppl1= {ppl1}"
 
 
 def _float32_sum(values: Iterable[float]) -> float:

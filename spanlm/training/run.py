@@ -28,7 +28,7 @@ from spanlm.store.run_folder import (
     refuse_family,
     vocabulary_file,
 )
-from spanlm.training.card import run_card, write_card
+from spanlm.training.card import CARD, run_card, write_card
 from spanlm.training.config import TrainingConfig
 from spanlm.training.distributed import ALONE, Ranks
 from spanlm.training.position import Position
@@ -173,7 +173,7 @@ def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> Run
     if MODEL in existing and not holds_checkpoints(folder / CHECKPOINTS):
         # a run that was killed before its first checkpoint may have a model, but of one epoch at most
         epochs = regular(metrics, 2**30).read_bytes().count(b'"event": "valid"') if METRICS in existing else 2
-        if epochs > 1:
+        if epochs > 1 or (folder / CARD).exists():  # a card is of a finished run
             raise InputError(
                 f"{folder}: holds a trained model, but no {CHECKPOINTS}/ to go on from: training would begin anew and "
                 f"replace it. Put {CHECKPOINTS}/ back, or choose another folder."

@@ -42,6 +42,17 @@ def test_weights_choose_and_reorder() -> None:
         SCORED.weighted.weights({"lmm": 1.0})
 
 
+@pytest.mark.parametrize("weight", [0.0, 0.5])
+def test_a_hypothesis_of_probability_0_is_never_the_best(weight: float) -> None:
+    lists = [
+        NBestList("a", (Hypothesis("x", {"am": -9.0}), Hypothesis("y", {"am": -1.0}), Hypothesis("z", {"am": -5.0})))
+    ]
+    scored = Scored(lists, {"lm": [[-3.0, -math.inf, -2.0]]})
+    weights = scored.weighted.weights({"lm": weight})
+    assert scored.best(weights) == [1 if weight == 0 else 2]
+    assert all(math.isfinite(x) for each in scored.reordered(weights)[0].hypotheses for x in each.scores.values())
+
+
 def test_errors_before_and_after_and_at_best() -> None:
     candidates = SCORED.candidates(REFERENCES)
     before = word_errors(LISTS, [0, 0], REFERENCES, candidates)

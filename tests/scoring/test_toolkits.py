@@ -35,6 +35,15 @@ def test_srilm_divides_by_nothing_nowhere_and_skips_blank_lines() -> None:
     assert list(srilm_report([[end]], "a"))[1] == "0 zeroprobs, logprob= 0 ppl= undefined ppl1= undefined"
 
 
+def test_srilm_counts_words_of_probability_0_and_leaves_them_out() -> None:
+    never = WordProbability("emu", 5, 1, float("-inf"), False)
+    unknown = LINE[1]._replace(log10=float("-inf"))
+    assert list(srilm_report([[LINE[0], never, unknown, *LINE[2:]]], "a")) == [
+        "file a: 1 sentences, 4 words, 1 OOVs",
+        "1 zeroprobs, logprob= -1.4 ppl= 2.92864 ppl1= 5.01187",
+    ]
+
+
 def test_what_is_too_improbable_for_a_number_is_infinite() -> None:
     line = [WordProbability("a", 1, 1, -400.0, False), WordProbability("</s>", 2, 2, -400.0, False)]
     assert "Perplexity including OOVs:\tinf" in kenlm_report([line])

@@ -148,6 +148,13 @@ def test_a_model_without_checkpoints_is_not_trained_anew(begun: Path, corpus: Co
     assert contents(begun) == kept
 
 
+def test_nor_is_a_finished_run_of_one_epoch(room: Path, corpus: Corpus) -> None:
+    train(make_config(epochs=1), corpus, room / "one")
+    shutil.rmtree(room / "one/checkpoints")
+    with pytest.raises(InputError, match="holds a trained model, but no checkpoints/"):
+        train(make_config(epochs=2), corpus, room / "one", resume=True)
+
+
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:2000])])
 def test_a_lost_model_is_made_again_or_missed(damage: Callable[[Path], object], begun: Path, corpus: Corpus) -> None:
     """The checkpoint has the weights where the best epoch is the last."""
