@@ -156,6 +156,7 @@ def test_tables_that_are_none(cli: Cli, times: Path, tiny_corpus: Path) -> None:
     cli("reading", times, "same.csv", *TIMES[1:]).refused("--response: is the same at every word")
 
 
+@pytest.mark.slow
 def test_few_items_have_no_interval(cli: Cli, times: Path, lstm_run: Path) -> None:
     write_times(times, "few.csv", lines=9)
     command = ("reading", times, lstm_run, "few.csv", *TIMES[1:], "--folds", "3")
@@ -165,6 +166,7 @@ def test_few_items_have_no_interval(cli: Cli, times: Path, lstm_run: Path) -> No
     assert "none: of fewer than 10 items" in shown and "nan" not in shown
 
 
+@pytest.mark.slow
 def test_words_outside_a_vocabulary_leave_with_those_they_spill_over_to(cli: Cli, times: Path) -> None:
     rows = Path("times.csv").read_text().splitlines()
     rows = [row.replace(row.split(",")[2], "zebra") if row.split(",")[:2] == ["3", "2"] else row for row in rows]

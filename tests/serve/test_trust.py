@@ -332,6 +332,7 @@ def test_what_comes_with_the_request_before_is_cut_off_too(
         assert found.count(b"HTTP/1.1 200 OK") == 1 and found.count(b"408 Request Timeout") == 1
 
 
+@pytest.mark.slow
 def test_a_drop_at_a_time_is_slow_too(runs: Runs, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "RECEIVE_SECONDS", 0.5)
     with _running(runs, work) as address, socket.create_connection(address) as client:
@@ -343,7 +344,8 @@ def test_a_drop_at_a_time_is_slow_too(runs: Runs, work: Work, monkeypatch: pytes
         assert time.monotonic() - began < PATIENCE
 
 
-@pytest.mark.parametrize("reads", rest_slow([True, False]))
+@pytest.mark.slow
+@pytest.mark.parametrize("reads", [True, False])
 def test_only_who_reads_nothing_of_an_answer_is_cut_off(
     runs: Runs, work: Work, monkeypatch: pytest.MonkeyPatch, reads: bool
 ) -> None:
@@ -388,7 +390,8 @@ def test_what_is_no_http_is_refused(runs: Runs, work: Work) -> None:
                 assert _rest(client).startswith(b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json")
 
 
-@pytest.mark.parametrize("name", rest_slow(["generate", "read"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["generate", "read"])
 def test_work_for_a_client_that_left_ends(runs: Runs, work: Work, name: str) -> None:
     asked = {"prompt": "the", "length": 10_000} if name == "generate" else {"text": "the cat " * 9000, "state": "carry"}
     with _running(runs, work) as address, _steps(runs, "1") as steps:

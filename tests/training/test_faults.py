@@ -155,6 +155,7 @@ def test_what_the_disk_refuses_ends_the_run_and_it_goes_on(
     goes_on_exactly(make_config(), room)
 
 
+@pytest.mark.slow
 def test_an_old_checkpoint_that_cannot_be_removed_stays(
     corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

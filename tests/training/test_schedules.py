@@ -37,6 +37,7 @@ def test_the_best_by_validation_is_what_the_model_file_holds(corpus: Corpus, roo
     assert [event.valid_loss for event in watcher.epochs] == LOSSES
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("scripted")
 def test_patience_and_more_of_it(corpus: Corpus, room: Path) -> None:
     for patience, epochs in ((1, 3), (1, 3), (2, 4), (None, 7)):

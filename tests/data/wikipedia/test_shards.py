@@ -132,6 +132,7 @@ build(Path(sys.argv[1]), Path(sys.argv[2]), jobs=2, report=report)
 """
 
 
+@pytest.mark.slow
 def test_killed_without_a_word(folder: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", SCRIPT, str(folder), str(tmp_path / "out")]
     killed = subprocess.run(command, capture_output=True, cwd=ROOT, timeout=240, check=False)
@@ -173,6 +174,7 @@ def test_a_worker_that_is_ended_from_outside(folder: Path, tmp_path: Path) -> No
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.slow
 def test_no_room(folder: Path, tmp_path: Path) -> None:
     """The system refuses to make a file longer, as a disk that is full does."""
     (folder / "3.jsonl").write_bytes(json_lines(made_articles(500)[60:]))
