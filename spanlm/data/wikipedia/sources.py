@@ -114,12 +114,14 @@ class Source:
             if dropped + len(rest) > PAGE_LIMIT:
                 dropped, rest = dropped + len(rest), b""
 
-    def _article(self, line: bytes, offset: int, number: int) -> Page:
+    def _article(self, line: bytes, offset: int, number: int) -> Record:
         try:
             fields = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise _damaged(self.path, offset, number, f"not JSON ({error})") from error
         if not isinstance(fields, dict) or not all(isinstance(fields.get(x), kind) for x, kind in _FIELDS.items()):
+            if number > 1:  # after others that are articles
+                return "incomplete"
             raise InputError(f"{self.path}, line {number}: no object with an id, a title and a text; {_ACCEPTED}")
         values = [fields.get(name) or [] for name in ("category", "categories")]
         names = (str(name) for value in values for name in (value if isinstance(value, list) else [value]))

@@ -1,6 +1,7 @@
 """Sources that are damaged, or that are something else."""
 
 import bz2
+import json
 import sys
 from pathlib import Path
 
@@ -50,6 +51,15 @@ def test_what_is_not_wikipedia(tmp_path: Path, content: bytes, message: str) -> 
         build(tmp_path / "x", tmp_path / "out")
     assert message in str(refused.value)
     assert not list(tmp_path.glob("*out*"))
+
+
+def test_a_line_that_is_no_article_costs_itself_alone(tmp_path: Path) -> None:
+    lines = json_lines(ARTICLES).splitlines(keepends=True)
+    lines[5:5] = [b'{"id": "x", "title": null, "text": "a b"}\n', b"[1]\n"]
+    (tmp_path / "x.jsonl").write_bytes(b"".join(lines))
+    build(tmp_path / "x.jsonl", tmp_path / "out")
+    assert [row["id"] for row in listed(tmp_path / "out")] == [made.id for made in ARTICLES]
+    assert json.loads((tmp_path / "out/corpus.json").read_text())["skipped"]["incomplete"] == 2
 
 
 def test_a_source_that_is_not_there(tmp_path: Path) -> None:
