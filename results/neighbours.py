@@ -58,8 +58,8 @@ def main() -> None:
         save("neighbours", "speed", what, speeds(trainings))
     if options.only != "speed":
         trainings = Plan(Request(paper="neighbours", corpus="ptb", seeds=SEEDS, runs=options.runs)).jobs
-        there = [task for task in reversed(trainings) if (task.folder / MODEL).exists()]
-        first = {task.row.name: task for task in there if task.row.name in (options.rows or [task.row.name])}
+        asked_for = [task for task in trainings if not options.rows or task.row.name in options.rows]
+        first = {task.row.name: task for task in reversed(asked_for) if (task.folder / MODEL).exists()}
         rows = {name: {"scale": "small", "of_seed": task.seed, **context(task.folder)} for name, task in first.items()}
         save("neighbours", "context", "bits more a token with the last n words alone, test of Penn Treebank", rows)
 

@@ -109,9 +109,11 @@ class RunConfig:
         """Read a YAML file; `whole` requires every field, as the file of a run has.
 
         Raises:
-            InputError: no such file, not YAML, not a configuration, or not a whole one.
+            InputError: no such file, not YAML, not a configuration, that of an n-gram model, or not a whole one.
         """
         tree = read_config(Path(path))
+        if "ngram" in tree:
+            raise InputError(f"{path}: is of an n-gram model, which has no weights to begin or to go on with")
         config = RunConfig.from_tree(tree, str(path))
         # `merge` of an attentive memory was gone for some days after 0.2.0
         written, every = {*flat(tree), *ADDED, "model.memory.merge"}, flat(config.to_tree())

@@ -53,9 +53,9 @@ from spanlm.scoring.resampling import (
     Blocks,
     Interval,
     blocks_of,
+    drawn_apart,
     drawn_means,
     drawn_p,
-    drawn_shifts,
     interval_of,
     lopsided,
 )
@@ -311,12 +311,10 @@ def read_tokens(
         _require_lines(model, corpus)
         protocol = replace(protocol, spelling=Spelling.of(corpus, split, model.texts.speller))
     if written or not model.predicts_words:
-        reading, state, surprisal = model.as_written(), protocol.context, list[float]()
-        if state == "document":
-            state, openings = "carry", _opening_lines(corpus, split)
-        else:
-            openings = np.zeros(1, np.int64)
+        reading, surprisal, apart = model.as_written(), list[float](), protocol.context == "document"
+        openings = _opening_lines(corpus, split) if apart else np.zeros(1, np.int64)
         for lines in _documents(corpus.written_lines(split), openings):
+            state = "carry" if apart else protocol.context
             items = reading.score_items(lines, state=state, eos=True, spell_unknown=written)
             surprisal += [word.surprisal for words in items for word in words]
         return TokenBits(name, np.array([surprisal]), runs=runs, protocol=protocol)
@@ -456,11 +454,11 @@ def _differences(
         return [], np.empty((0, 0))
     sums, counts = blocks.sums(labels, size, model.mean - baseline.mean)[:, present], counts[:, present]
     draws, unsure = drawn_means(sums, counts, generator), lopsided(sums, counts).tolist()
-    # of the same runs, the seeds' differences alone are drawn
-    paired = bool(model.runs) and model.runs == baseline.runs
-    for family in [model.bits - baseline.bits] if paired else [model.bits, baseline.bits]:
-        seeds = np.array([blocks.sums(labels, size, bits).sum(0) for bits in family])
-        draws = draws + drawn_shifts(seeds[:, present] / tokens[present], generator)
+    seeds, of_baseline = (
+        np.array([blocks.sums(labels, size, bits).sum(0) for bits in side.bits])[:, present] / tokens[present]
+        for side in (model, baseline)
+    )
+    draws += drawn_apart(seeds, of_baseline, generator, paired=bool(model.runs) and model.runs == baseline.runs)
     totals, intervals, compared = sums.sum(0), interval_of(draws), int(text.known.sum())
     few = (counts > 0).sum(0) < FEWEST_BLOCKS
     intervals = [(math.nan, math.nan) if too_few else ends for too_few, ends in zip(few, intervals, strict=True)]

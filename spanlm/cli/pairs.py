@@ -10,8 +10,8 @@ from spanlm.cli.evaluation_report import departures, model_rows, run_field, unpr
 from spanlm.cli.options import check_output, load_kenlm, load_runs, output, runs_and_files
 from spanlm.cli.render import grid, note, out, out_json, table
 from spanlm.data.tables import DELIMITERS, Kind, Row, RowNotes, read_table, repeated, row_line, table_kind
+from spanlm.data.text import without_marks
 from spanlm.data.tokenizer import refuse_reserved
-from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError
 from spanlm.models.ops.precision import usable
 from spanlm.scoring.ngram.kenlm import Kenlm
@@ -103,7 +103,7 @@ def _pair(row: Row, options: argparse.Namespace, columns: list[str]) -> Pair:
     values, regions = row.values, None
     good, bad = values[options.good], values[options.bad]
     for sentence in (good, bad):
-        refuse_reserved(sentence.rstrip().removesuffix(EOS))  # a mark at the end is left out
+        refuse_reserved(without_marks(sentence, keep_marks=True))
     if columns:
         wanted = [str(values[name]) for name in columns]
         regions = regions_of(good, bad, wanted[0], wanted[-1])

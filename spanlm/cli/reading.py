@@ -33,6 +33,7 @@ from spanlm.scoring.resampling import (
     Array,
     Counts,
     Interval,
+    drawn_apart,
     drawn_p,
     drawn_shifts,
     interval_of,
@@ -171,7 +172,7 @@ class _Study:
         names = [f"surprisal{f'_prev{lag}' * (lag > 0)}" for lag in range(self.settings.spillover + 1)]
         generator, surprisals = np.random.default_rng(self.settings.seed), iter(self.surprisals)
         predicted = np.stack([np.isfinite(surprisal.bits) for surprisal in self.read]).all(axis=0)
-        runs, draws, shifts = list[dict[str, Any]](), list[Array](), list[Array]()
+        runs, draws, by_run = list[dict[str, Any]](), list[Array](), list[Array]()
         for side in self.sides:
             try:
                 gains = [self.models.gain(next(surprisals), names) for _ in side.read]
@@ -179,7 +180,7 @@ class _Study:
                 raise error.within(side.title) from None
             deltas = np.array([gain.delta for gain in gains])
             draws.append(np.mean([gain.draws for gain in gains], axis=0))
-            shifts.append(drawn_shifts(deltas[:, None], generator)[:, 0])
+            by_run.append(deltas[:, None])
             bits = float(np.mean([surprisal.bits[predicted].mean() for surprisal in side.read]))
             runs.append(
                 {
@@ -187,19 +188,15 @@ class _Study:
                     **{"attention": side.attention, "window": side.window},
                     **{"bits": bits, "word_perplexity": 2**bits, "unknown": int(side.read[0].unknown.sum())},
                     **{"delta": float(deltas.mean()), "delta_by_run": deltas.tolist()},
-                    **{
-                        "interval": self._interval(draws[-1] + shifts[-1]),
-                        "coefficients": _coefficients(gains),
-                    },
+                    **{"interval": self._interval(draws[-1] + drawn_shifts(by_run[-1], generator)[:, 0])},
+                    **{"coefficients": _coefficients(gains)},
                 }
             )
         differences = []
         for number, other in enumerate(runs[1:], 1):
-            difference, shift = other["delta"] - runs[0]["delta"], shifts[number] - shifts[0]
-            if other["runs"] == runs[0]["runs"]:  # of the same runs, the seeds' differences alone are drawn
-                apart = np.subtract(other["delta_by_run"], runs[0]["delta_by_run"])
-                shift = drawn_shifts(apart[:, None], generator)[:, 0]
-            drawn = draws[number] - draws[0] + shift
+            difference, paired = other["delta"] - runs[0]["delta"], other["runs"] == runs[0]["runs"]
+            drawn = draws[number] - draws[0]
+            drawn = drawn + drawn_apart(by_run[number], by_run[0], generator, paired=paired)[:, 0]
             interval, p = self._interval(drawn), math.nan if self.few else drawn_p(drawn, difference)
             differences.append({"name": other["name"], "difference": difference, "interval": interval, "p": p})
         return {

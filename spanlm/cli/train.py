@@ -29,7 +29,7 @@ from spanlm.models.counting import count_configured, lstm_budget, match_paramete
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.options import leaves, read_group, whole_count
 from spanlm.papers.registry import NGRAM_PRESETS, PRESETS, find_preset
-from spanlm.runs.ngram import ARPA, is_ngram_run, train_ngram
+from spanlm.runs.ngram import ARPA, train_ngram
 from spanlm.scoring.ngram.config import NgramRunConfig
 from spanlm.scoring.tally import shown
 from spanlm.store.files import expanded
@@ -234,8 +234,6 @@ def with_words(base: RunConfig, fields: Mapping[str, str], begun: Path | None) -
     origin = begun or (expanded(started) if started else None)
     tokenizer, min_count, marks = data.tokenizer, data.min_count, data.marks
     if origin is not None and (origin / CONFIG).is_file():
-        if is_ngram_run(origin):
-            raise InputError(f"{origin}: is an n-gram model, which has no weights to begin or to go on with")
         old = RunConfig.load(origin / CONFIG, whole=True).data
         min_count, words = min_count or old.min_count, vocabulary_file(origin)
         if marks is None and old.keeps_marks(Vocabulary.load(words) if words.is_file() else ()):

@@ -488,8 +488,8 @@ def _write_moses(path: Path, lists: list[NBestList]) -> None:
             if score != TOTAL:
                 again = values > 0 and score == f"{group}.{values + 1}"  # as `_moses_line` names it
                 group, values = (group, values + 1) if again else (score, 1)
-                name_of_score = re.sub(r"[\s|=]+", "_", score)  # of a run whose folder has a space
-                features += [_digits(value)] if again else [f"{name_of_score}=", _digits(value)]
+                # a run's folder may have a space
+                features += [*([] if again else [re.sub(r"[\s|=]+", "_", score) + "="]), _digits(value)]
         parts = [name, hypothesis.text, " ".join(features), _digits(_whole(hypothesis)), *hypothesis.more]
         return " ||| ".join(parts)
 

@@ -94,14 +94,14 @@ class Datastore:
                 for number, h in enumerate(blocks):
                     d = torch.addmm(squares, h, keys.T, alpha=-2).add_(h.square().sum(1, keepdim=True)).clamp_(min=0)
                     codes = torch.cat([best[number], _codes(d, places)], 1)
-                    best[number] = codes.topk(min(size, codes.shape[1]), largest=False).values
-        found = []
+                    best[number] = codes.topk(min(size, codes.shape[1]), largest=False, sorted=False).values
+        nearest = []
         for h, codes in zip(torch.split(query.float(), QUERIES), best, strict=True):
             places = codes & _PLACE
             keys = torch.from_numpy(self.keys)[places.cpu()].to(device).float()
             d = (keys - h.unsqueeze(1)).square().sum(2)
-            found.append(_codes(d, places).topk(min(count, size), largest=False, sorted=True).values)
-        codes = torch.cat(found)
+            nearest.append(_codes(d, places).topk(min(count, size), largest=False, sorted=True).values)
+        codes = torch.cat(nearest)
         words = torch.from_numpy(self.words)[(codes & _PLACE).cpu()]
         return (codes >> 32).int().view(torch.float32), words.to(device)
 

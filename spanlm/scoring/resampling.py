@@ -185,6 +185,16 @@ def drawn_shifts(means: Array, generator: np.random.Generator) -> Array:
     return np.asarray(generator.permutation(_students_t(seeds - 1))[:, None] * spread)
 
 
+def drawn_apart(means: Array, others: Array, generator: np.random.Generator, *, paired: bool) -> Array:
+    """Draw the distance of the difference of two families (m and n means, K) from that over all seeds, (DRAWS, K).
+
+    `paired`: both are of the same runs, read in two ways, so that the seeds' differences alone are drawn.
+    """
+    if paired:
+        return drawn_shifts(means - others, generator)
+    return drawn_shifts(means, generator) + drawn_shifts(others, generator)
+
+
 @cache
 def _students_t(freedom: int) -> Array:
     """Return the middles of `DRAWS` equal parts of Student's t, which is √ν tan θ with the density of cos^{ν−1} θ."""

@@ -5,8 +5,7 @@ r"""Perplexity in the output formats of KenLM's `query` and SRILM's `ngram -ppl`
 
 KenLM reports perplexity twice: with words outside the vocabulary as `<unk>`, and without them. SRILM, without its
 option -unk, skips these words, words of probability 0 (zeroprobs) and blank lines. Both count `</s>`; SRILM's ppl1 does
-not. Like KenLM, this module sums
-in float32 within a line and prints the fewest exact digits.
+not. Like KenLM, this module sums in float32 within a line and prints the fewest exact digits.
 """
 
 from __future__ import annotations

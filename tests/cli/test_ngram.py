@@ -113,7 +113,8 @@ def test_what_only_weights_can_do_is_refused_by_name(
     cli("score", kn3, kn3 / ARPA, tiny_corpus / "test.txt", "--attention", "none").refused("attention")
     cli("attend", kn3, "--text", "the cat", "--out", "x.html").refused("attend", "is an n-gram model")
     for options in (["--training.start_from", kn3, "--out", "new"], ["--out", kn3, "--resume", "auto"]):
-        cli("train", "demo", "--no-tour", *options).refused(f"{kn3}: is an n-gram model, which has no weights")
+        cli("train", "demo", "--no-tour", *options).refused(f"{kn3}/", "is of an n-gram model, which has no weights")
+    cli("bench", kn3 / "config.yaml").refused("is of an n-gram model")
     cli("export", kn3, "--out", "x").refused("only a single recurrent model")
     cli("evaluate", kn3 / ARPA).refused("name one by --corpus")
     assert list(tmp_path.iterdir()) == []
