@@ -109,9 +109,9 @@ def normalised(weights: Sequence[float] | None, count: int) -> tuple[float, ...]
         raise InputError("weights", weights, f"must be {count} numbers") from None
     shown = " ".join(f"{weight:g}" for weight in weights)
     require(len(weights) == count, "weights", shown, f"as many as models, {count}")
-    require(all(0 <= weight < math.inf for weight in weights), "weights", shown, "finite and at least 0")
+    require(all(0 <= weight <= 1e300 for weight in weights), "weights", shown, "at least 0, and at most 1e300")
     total = math.fsum(weights)
-    require(0 < total < math.inf, "weights", shown, "above 0 in sum, and that sum finite")
+    require(total > 0, "weights", shown, "above 0 in sum")
     return tuple(weight / total for weight in weights)
 
 

@@ -13,7 +13,7 @@ from spanlm.models.heads import AnyHeadConfig, SoftmaxConfig
 from spanlm.models.interfaces import Encoder, Head, Init, LMState, Memory, NextWordModel, Readout
 from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig
 from spanlm.models.ops.dropout import drawn, dropout, dropout_mask, locked_dropout
-from spanlm.options import NOT_NEGATIVE, POSITIVE, RATE, at_least, option, options
+from spanlm.options import NOT_NEGATIVE, RATE, Limit, at_least, option, options
 
 
 @options("model")
@@ -37,11 +37,15 @@ class ModelConfig:
     locked_dropout: bool = option(
         "input_dropout and output_dropout draw one mask for all steps of a segment, not for each step", default=False
     )
-    init_range: float = option("weights start uniform in plus or minus this", default=0.1, limit=POSITIVE)
+    init_range: float = option(
+        "weights start uniform in plus or minus this",
+        default=0.1,
+        limit=Limit(lambda r: 0 < r <= 1e6, "above 0 and at most 1e6"),
+    )
     bias_range: float | None = option(
         "the same for biases, except the forget gate's (model.encoder.forget_bias); null: init_range",
         default=None,
-        limit=NOT_NEGATIVE,
+        limit=Limit(lambda r: 0 <= r <= 1e6, "from 0 to 1e6"),
     )
     encoder: AnyEncoderConfig = option("what reads the words", default_factory=LSTMConfig)
     memory: AnyMemoryConfig = option("what looks back", default_factory=KeyValueConfig)

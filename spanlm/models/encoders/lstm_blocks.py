@@ -11,7 +11,7 @@ from typing import Literal
 from spanlm.models.encoders.blocks import BlockConfig, BlockStack
 from spanlm.models.encoders.stacks import FORGET_BIAS, LSTMConfig
 from spanlm.models.interfaces import Init
-from spanlm.options import FINITE, option, options
+from spanlm.options import WEIGHT, option, options
 
 
 @options()
@@ -19,7 +19,7 @@ class LSTMBlocksConfig(BlockConfig):
     """Blocks around an LSTM: norms, residual branches and feed-forward networks, as a Transformer has them."""
 
     kind: Literal["lstm_blocks"] = "lstm_blocks"
-    forget_bias: float | None = option(FORGET_BIAS, default=1.0, limit=FINITE)
+    forget_bias: float | None = option(FORGET_BIAS, default=1.0, limit=WEIGHT)
 
     @property
     def description(self) -> str:

@@ -21,7 +21,7 @@ from spanlm.models.kernels import linear
 from spanlm.models.ops.dropout import dropout
 from spanlm.models.ops.lstm import GATES
 from spanlm.models.ops.precision import wide
-from spanlm.options import FINITE, at_least, option, options
+from spanlm.options import WEIGHT, at_least, option, options
 
 
 @options()
@@ -31,7 +31,7 @@ class MogrifierLSTMConfig(StackConfig):
     kind: Literal["mogrifier_lstm"] = "mogrifier_lstm"
     rounds: int = option("r, how often one of the two gates the other", default=5, limit=at_least(1))
     rank: int | None = option("rank of the gates' matrices; null: full", default=None, limit=at_least(1))
-    forget_bias: float | None = option(FORGET_BIAS, default=1.0, limit=FINITE)
+    forget_bias: float | None = option(FORGET_BIAS, default=1.0, limit=WEIGHT)
 
     @property
     def equation(self) -> str:

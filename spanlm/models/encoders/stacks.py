@@ -25,7 +25,7 @@ from spanlm.models.interfaces import Encoder, Init, Tensors
 from spanlm.models.kernels import loop_is_faster, one_step_of_few
 from spanlm.models.ops.dropout import dropout
 from spanlm.models.ops.lstm import lstm_layer
-from spanlm.options import FINITE, RATE, at_least, option, options
+from spanlm.options import RATE, WEIGHT, at_least, option, options
 
 FORGET_BIAS = "where the forget gate's bias starts (1: a cell remembers at first); null: uniform like every other bias"
 
@@ -165,7 +165,7 @@ class LSTMConfig(StackConfig):
     """Long short-term memory, one bias per gate."""
 
     kind: Literal["lstm"] = "lstm"
-    forget_bias: float | None = option(FORGET_BIAS, default=1.0, limit=FINITE)
+    forget_bias: float | None = option(FORGET_BIAS, default=1.0, limit=WEIGHT)
 
     def build(self, input_size: int, init: Init) -> LSTMEncoder:
         return LSTMEncoder(self, input_size, init)

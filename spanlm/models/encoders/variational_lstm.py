@@ -27,7 +27,7 @@ from spanlm.models.interfaces import Encoder, Init, Tensors
 from spanlm.models.ops.dropout import dropout_mask, keep_mask, locked_dropout
 from spanlm.models.ops.lstm import GATES, lstm_recurrence
 from spanlm.models.ops.precision import wide_dtype
-from spanlm.options import FINITE, RATE, at_least, option, options
+from spanlm.options import RATE, WEIGHT, at_least, option, options
 
 
 @options()
@@ -45,7 +45,7 @@ class VariationalLSTMConfig(EncoderConfig):
     )
     zoneout_h: float = option("probability that a unit keeps its last output", default=0.0, limit=RATE)
     zoneout_c: float = option("probability that a unit keeps its last cell", default=0.0, limit=RATE)
-    forget_bias: float | None = option(FORGET_BIAS, default=1.0, limit=FINITE)
+    forget_bias: float | None = option(FORGET_BIAS, default=1.0, limit=WEIGHT)
 
     @property
     def description(self) -> str:
