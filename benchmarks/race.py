@@ -31,21 +31,12 @@ class Aim:
 
     def compared(self, own: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         """Return the ratio of two measured contenders beside the target; None where the memory is unknown."""
-        if self.what == "speed":
-            ratio = own["tokens_per_second"] / other["tokens_per_second"]
-        else:
-            known = own["step_megabytes"] is not None and other["step_megabytes"]
-            ratio = own["step_megabytes"] / other["step_megabytes"] if known else None
+        name = "tokens_per_second" if self.what == "speed" else "step_megabytes"
+        ratio = own[name] / other[name] if own[name] is not None and other[name] else None
         reached = None
         if ratio is not None and self.target is not None:
             reached = ratio >= self.target if self.what == "speed" else ratio <= self.target
-        return {
-            "reference": self.reference,
-            "what": self.what,
-            "ratio": ratio,
-            "target": self.target,
-            "reached": reached,
-        }
+        return {**vars(self), "ratio": ratio, "reached": reached}
 
 
 @dataclass(frozen=True)

@@ -249,17 +249,8 @@ def rungs() -> Rows:
     """Return Table 1 of Li et al., with dynamic evaluation in columns of its own, then what reads otherwise."""
     plain = cells_of("li2020", "ptb-small", "1", ("scale", "seeds", "test ppl", "PoU", "paper: test"))
     dynamic = cells_of("li2020", "ptb-small", "1", ("test ppl", "PoU", "paper: test"), section=1)
-    head = (
-        "model",
-        "scale",
-        "seeds",
-        "test ppl",
-        "dynamic: test",
-        "paper: test; dynamic",
-        "PoU, %; dynamic",
-        FULL_SIZE,
-    )
-    rows = [[*head]]
+    columns = ("scale", "seeds", "test ppl", "dynamic: test", "paper: test; dynamic", "PoU, %; dynamic", FULL_SIZE)
+    rows = [["model", *columns]]
     static = {line.title: line.row for line in filled_table("li2020", "ptb-small", "1").groups[0].lines}
     for model, (scale, seeds, test, pou, paper) in plain.items():
         adapted, opened, printed = dynamic[model]
@@ -370,17 +361,8 @@ def bounds() -> Rows:
 
 def attentive() -> Rows:
     """Return models that read a sentence at a time: at full size, then at small scale."""
-    head = (
-        "model",
-        "scale",
-        "seeds",
-        "valid ppl",
-        "test ppl",
-        "with a cache: test",
-        "paper's count: test",
-        "paper: test",
-    )
-    rows = [[*head]]
+    columns = ("scale", "seeds", "valid ppl", "test ppl", "with a cache: test", "paper's count: test", "paper: test")
+    rows = [["model", *columns]]
     every = [*records("salton2017", "ptb-full"), *records("salton2017", "ptb-small")]
     for row, title in ATTENTIVE.items():
         runs = [run for run in every if run["row"] == row]

@@ -50,9 +50,8 @@ class Page:
         if self.table.home == corpus.name and plan.scale.vocabulary_size is None:
             lines[0] += " It is the paper's own."
         elif text:
-            lines[0] += (
-                f" The paper's numbers are those of {text.described}: compare orders and differences, not values."
-            )
+            described = text.described or f"{text.title} with {text.vocabulary_size:,} {text.unit}"
+            lines[0] += f" The paper's numbers are those of {described}: compare orders and differences, not values."
         lines += dict.fromkeys(f"Corpus: {escape(note)}." for text in plan.texts.values() for note in text.notes)
         adapting = any(isinstance(row.evaluation, Dynamic) for row in self.table.rows.values())
         lines += plan.scale.describe(adapting)
@@ -161,7 +160,8 @@ class Page:
         bars = "" if most == 1 else " Bars go from the least to the greatest."
         if measure == "cloze":
             caption, titles = f"Squares: the paper, the real questions. {seeds}{bars}", [line.title for line in lines]
-            return figures.rows_figure(heading, titles, list(self._accuracies()), caption)
+            panels = list(self._accuracies())
+            return figures.rows_figure(heading, titles, panels, caption) if panels else None
         if table.x_label:  # explains its own error bars
             return figures.sweep_figure(heading, table.x_label, table.y_label, self._curves(), seeds)
         if not table.columns:  # those of the details alone

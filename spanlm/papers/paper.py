@@ -59,29 +59,19 @@ class PublishedText:
     vocabulary_size: int  # with <eos>, and of words with <unk>
     unit: Unit = "words"  # that it is a sequence of
     registered: bool = True  # False: it is no longer available
-    described: str  # under tables
+    described: str = ""  # under tables; empty: its title and vocabulary
 
     def reported(self, *printed: float | None, **more: float) -> Reported:
         """Return the numbers of a row, in the order of `Reported`."""
         return Reported(*printed, corpus=self.title, vocabulary_size=self.vocabulary_size, unit=self.unit, **more)
 
 
-PENN_TREEBANK = PublishedText(
-    name="ptb", title="Penn Treebank", vocabulary_size=10_000, described="Penn Treebank with 10,000 words"
-)
-WIKITEXT_2 = PublishedText(
-    name="wikitext-2", title="WikiText-2", vocabulary_size=33_278, described="WikiText-2 with 33,278 words"
-)
+PENN_TREEBANK = PublishedText(name="ptb", title="Penn Treebank", vocabulary_size=10_000)
+WIKITEXT_2 = PublishedText(name="wikitext-2", title="WikiText-2", vocabulary_size=33_278)
 PENN_CHARACTERS = PublishedText(
-    name="ptb-char",
-    title="Penn Treebank in characters",
-    vocabulary_size=50,
-    unit="characters",
-    described="Penn Treebank with 50 characters",
+    name="ptb-char", title="Penn Treebank in characters", vocabulary_size=50, unit="characters"
 )
-ENWIK8 = PublishedText(
-    name="enwik8", title="enwik8", vocabulary_size=205, unit="bytes", described="enwik8 with 205 bytes"
-)
+ENWIK8 = PublishedText(name="enwik8", title="enwik8", vocabulary_size=205, unit="bytes")
 TEXTS = {"ptb": PENN_TREEBANK, "wt2": WIKITEXT_2}
 """By their label in the names of presets."""
 TABLES = {"ptb": "Table 1", "wt2": "Table 2"}

@@ -112,7 +112,13 @@ class Plan:
         corpus, tables = _tables(request, self.paper, scale)
         self.tables: tuple[Table, ...] = tables
         rows = list(by_name(*(row for table in self.tables for row in table.rows.values())).values())
-        self.left_out: dict[str, str] = dict(_too_large(rows, scale, len(request.seeds)))
+        most = max(scale.most_members or 2**31, len(request.seeds))
+        limit = f"at scale {scale.name} at most {scale.most_members}, unless as many seeds are given"
+        self.left_out: dict[str, str] = {
+            row.name: f"an ensemble of {row.evaluation.members}: {limit}"
+            for row in rows
+            if isinstance(row.evaluation, Averaged) and row.evaluation.members > most
+        }
         for name in request.rows or ():
             if name in self.left_out:
                 raise InputError("rows", name, self.left_out[name])
@@ -228,13 +234,15 @@ def _tables(request: Request, paper: Paper, scale: Scale) -> tuple[str, tuple[Ta
     if wanted is not None and not wanted.rows:
         corpus = corpus or DEMO  # it reads no text
     if not corpus:
-        homes = ", ".join(f"{table.name} ({table.home})" for table in paper.tables)
+        homes = ", ".join(f"{table.name} ({table.home})" for table in paper.tables if table.home)
         limit = f"must be given at scale {scale.name}: {homes}; or name a {named('corpus')}"
         raise InputError("table", limit=limit)
     # a source of texts may have other options: synthetic:copy,lag=20
     possible = [table for table in paper.tables if table.corpus in (None, corpus, corpus.partition(",")[0])]
     if wanted is not None and wanted not in possible:
         raise InputError("table", wanted.name, f"needs {named(f'corpus={wanted.corpus}')}, not {corpus}.")
+    if not possible:
+        raise InputError("corpus", corpus, f"must be {' or '.join(str(table.corpus) for table in paper.tables)}")
     printed = [table for table in possible if table.home == corpus]
     twin = next((table for table in printed if wanted and table.about == wanted.about), None)
     if wanted is not None and wanted.home not in (None, corpus) and twin:
@@ -249,15 +257,6 @@ def _tables(request: Request, paper: Paper, scale: Scale) -> tuple[str, tuple[Ta
         if row not in known:
             raise InputError("rows", row, f"not in the table.{nearest_or_all(row, sorted(known))}")
     return corpus, tuple(table for table in chosen if request.rows is None or set(table.rows) & set(request.rows))
-
-
-def _too_large(rows: Iterable[Row], scale: Scale, seeds: int) -> Iterator[tuple[str, str]]:
-    """Yield the ensembles that a scale leaves out, and why."""
-    most = max(scale.most_members or 2**31, seeds)
-    for row in rows:
-        if isinstance(row.evaluation, Averaged) and row.evaluation.members > most:
-            limit = f"at scale {scale.name} at most {scale.most_members}, unless as many seeds are given"
-            yield row.name, f"an ensemble of {row.evaluation.members}: {limit}"
 
 
 def chosen_text(published: DataConfig, corpus: str, data_dir: str | None) -> DataConfig:

@@ -33,7 +33,7 @@ from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.loading import load
 from spanlm.runs.model import Model, TrainedModel, require_weights
 from spanlm.runs.ngram import ARPA, NgramRun
-from spanlm.scoring.attention import AttentionRecord, attention_record
+from spanlm.scoring.attention import attention_record
 from spanlm.scoring.cloze import ClozeTally
 from spanlm.scoring.dynamic.evaluate import DivergedError
 from spanlm.scoring.excess import law_bits
@@ -315,9 +315,11 @@ def load_run(job: Task, why: str = "") -> Model:
     return load(job.folder, "cpu" if job.by_counting else job.network.training.device)
 
 
-def missing(job: Task, record: Mapping[str, Any]) -> list[Measure]:
-    """Return the measures of a training that its record does not have."""
-    return [measure for measure in job.measures if measure != "perplexity" and measure not in record]
+def missing(job: Task, record: Mapping[str, Any], questions: Sequence[Path]) -> list[Measure]:
+    """Return the measures of a training that its record does not have, or has of other `questions`."""
+    of_others = questions and record.get("cloze", {}).get("files") != [path.name for path in questions]
+    held = {"perplexity", *record} - ({"cloze"} if of_others else set())
+    return [measure for measure in job.measures if measure not in held]
 
 
 def measured(measure: Measure, model: Model, corpus: Corpus, questions: Sequence[Path], texts: Sequence[str]) -> Any:
@@ -328,15 +330,13 @@ def measured(measure: Measure, model: Model, corpus: Corpus, questions: Sequence
         return [item.to_json() for item in model.excess(corpus)]
     trained = require_weights(model, measure)
     if measure == "article":
-        return _article(trained, corpus).to_json()
+        # the beginning of the first document of test (Daniluk et al., 2017, Figure 3a)
+        text, first = excerpt(corpus, "test", document=1), trained.texts.predict_first
+        return attention_record(
+            trained.model, trained.vocabulary, text.words, title=text.source, predict_first=first
+        ).to_json()
     if measure == "sentences":
         return {text: trained.attend(text).to_json() for text in texts}
     if measure == "buffer":
         return snapshot_of(trained, corpus, texts).to_json()
     return _lag_shares(trained, corpus)
-
-
-def _article(model: TrainedModel, corpus: Corpus) -> AttentionRecord:
-    """Read the beginning of the first document of test (Daniluk et al., 2017, Figure 3a)."""
-    text, first = excerpt(corpus, "test", document=1), model.texts.predict_first
-    return attention_record(model.model, model.vocabulary, text.words, title=text.source, predict_first=first)

@@ -130,8 +130,10 @@ class Run:
             before, record, error = None, None, " ".join(str(problem).split()) or type(problem).__name__
         if error and not task.models:
             with suppress(SpanlmError):
-                record = finished(task, self.plan.text_of(task))
+                record = _shown(task, self.plan)
         seconds = time.perf_counter() - began
+        if elsewhere and record:  # the time of its own process
+            seconds += next((record[name] for name in ("training_seconds", "seconds") if name in record), 0.0)
         outcome = Outcome(task, record, error, before is not None and not elsewhere, seconds)
         self.failed |= {task} if outcome.error else set()
         return outcome
@@ -142,7 +144,7 @@ class Run:
             with self.reporting() as report:
                 return save(task, record_measurement(task, corpus, report))
         record, began = finished(task, corpus), time.perf_counter()
-        measures = missing(task, record or {})
+        measures = missing(task, record or {}, self.plan.questions)
         if record is None and isinstance(task.config, RunConfig):
             train(task.config, corpus, task.folder, self.watcher, resume=True)
         elif record is None and isinstance(task.config, NgramRunConfig):
@@ -176,7 +178,14 @@ def _count(task: Task, config: NgramRunConfig, corpus: Corpus) -> None:
 def done_before(task: Task, plan: Plan) -> dict[str, Any] | None:
     """Return the record of a task with nothing left to do, or None; errors as of `finished`."""
     record = finished(task, plan.text_of(task))
-    return None if record is None or (not task.models and missing(task, record)) else record
+    return None if record is None or (not task.models and missing(task, record, plan.questions)) else record
+
+
+def _shown(task: Task, plan: Plan) -> dict[str, Any] | None:
+    """Return what a task's record has, without the answers to other questions than the plan's."""
+    record = finished(task, plan.text_of(task))
+    gone = missing(task, record or {}, plan.questions)
+    return record and {name: value for name, value in record.items() if name not in gone}
 
 
 def finished_before(plan: Plan) -> list[Outcome]:
@@ -184,7 +193,7 @@ def finished_before(plan: Plan) -> list[Outcome]:
     outcomes = []
     for task in plan.others:
         with suppress(SpanlmError):  # a record of another configuration is not of this table
-            if record := finished(task, plan.text_of(task)):
+            if record := _shown(task, plan):
                 outcomes.append(Outcome(task, record, done_before=True))
     return outcomes
 
@@ -212,14 +221,14 @@ class Estimator:
             epochs = training.epochs + training.finetune.stages * training.finetune.epochs
             return token * (epochs * (train + _BATCHED * valid) + valid + test), epochs, 1 / token
         if search is None:
-            tuning = valid if isinstance(task.row.evaluation, Cached | Nearest) else 0
-            return token * len(task.jobs) * (tuning + valid + test), 0, 0
-        # the trained weights read valid for the search and, as test, for the result; adapting weights read it once for
-        # each finalist, one of which is the result
+            before = {Cached: valid, Nearest: train + valid}.get(type(task.row.evaluation), 0)
+            return token * len(task.jobs) * (before + valid + test), 0, 0
+        # the trained weights read valid for the search and, as test, for the result; adapting weights read valid once
+        # for each finalist, and both for the result
         tried = DynamicGrid(rates=search.rates, decays=search.decays).points
         grid = [*tried, *search.own_point(job.row.dynamic)]
         points, first = len(grid), min(search.first_tokens, valid)
-        adapted = points * first + (max(min(search.finalists, points), 1) * valid if first < valid else 0) + test
+        adapted = points * first + (min(search.finalists, points) * valid if first < valid else 0) + valid + test
         gathered = min(train, (search.statistics or math.inf) * STREAMS * LENGTH)
         return adapted * self._token(job, adapting=True) + token * (gathered + 2 * valid + test), 0, 0
 

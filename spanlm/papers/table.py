@@ -266,9 +266,10 @@ class Line:
 
     def _seconds_to_control(self, record: Record) -> float | None:
         """Return the seconds of training until an epoch was at least as good as the control's best, with its seed."""
-        control = self.filled.lines.get(self.row.control, self)
+        control = self.filled.lines.get(self.row.control) if self.row.control else self
         losses, seed = record.get("valid_losses"), seeds_of(record)
-        theirs = next((other.get("valid_losses") for other in control.records if seeds_of(other) == seed), None)
+        others = control.records if control else ()
+        theirs = next((other.get("valid_losses") for other in others if seeds_of(other) == seed), None)
         if not losses or not theirs or min(losses) > min(theirs):
             return None
         first = next(number for number, loss in enumerate(losses, 1) if loss <= min(theirs))

@@ -13,7 +13,7 @@ from spanlm.papers.page import Page, write_pages
 from spanlm.papers.plan import Plan
 from spanlm.papers.published.daniluk2017 import PAPER as DANILUK
 from spanlm.papers.registry import NGRAM_PRESETS, PAPERS
-from spanlm.papers.run import Outcome, Run
+from spanlm.papers.run import Outcome, Run, finished_before
 from spanlm.papers.table import FilledTable
 from spanlm.scoring.attention import Look
 from tests.analysis.shown import assert_texts_apart, lines, texts
@@ -169,6 +169,19 @@ def test_an_ngram_row_is_counted_once_whatever_the_seeds(tiny_corpus: Path, ques
     made.tasks[0].record.unlink()
     (first, _) = Run(made).outcomes()
     assert first.record is not None and first.record["test"]["nll"] == plain["test"]["nll"], "not counted again"
+
+
+@pytest.mark.usefixtures("anywhere")
+def test_answers_to_other_questions_are_not_of_this_table(tiny_corpus: Path, questions: tuple[Path]) -> None:
+    list(Run(plan(tiny_corpus, "kn-5", table="2d", questions=questions)).outcomes())
+    others = (questions[0].rename(questions[0].with_name("other_NE_test.txt")),)
+    other = plan(tiny_corpus, "kn-5-cache", table="2d", questions=others)
+    (before,) = finished_before(other)
+    assert before.record is not None and before.record["row"] == "kn-5" and "cloze" not in before.record
+    assert write_pages(other, [before]), "a page without a figure, since no class has been asked"
+    (again,) = Run(plan(tiny_corpus, "kn-5", table="2d", questions=others)).outcomes()
+    assert again.record is not None and again.record["cloze"]["files"] == ["other_NE_test.txt"]
+    assert not again.done_before
 
 
 @pytest.mark.usefixtures("anywhere")

@@ -51,6 +51,8 @@ def test_a_row_says_when_it_was_as_good_as_its_control() -> None:
     (grid,) = shown("neighbours", "1", lstm, *ran, ended("min-gru", 80.0))
     until = {name: row["minutes to LSTM's"] for name, row in cells(grid).items()}
     assert until == {"LSTM": "7.5", "Gated DeltaNet": "5.0", "Mogrifier LSTM": "–", "minGRU": "–"}
+    (alone,) = shown("neighbours", "1", *ran)
+    assert "minutes to LSTM's" not in alone.header
 
 
 def test_where_records_have_blocks_differences_come_with_how_sure_they_are() -> None:
