@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanlm.analysis.reading_table import ReadingTable
-from spanlm.data.tokenizer import written_spans
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError
 from spanlm.models.interfaces import NextWordModel
@@ -55,10 +54,9 @@ def surprisals(model: Model, table: ReadingTable, context: ReadingContext, windo
         return _truncated(model, table, context, window)
     bits, unknown = list[float](), list[bool]()
     for lines in _contexts(table, context):
-        texts = [" ".join(line) for line in lines]
-        for line, text, scores in zip(lines, texts, model.score_items(texts, state=context), strict=True):
+        for line, scores in zip(lines, model.score_items(map(" ".join, lines), state=context), strict=True):
             left = iter(scores)
-            for words in (list(islice(left, size)) for size in _sizes(model, line, text)):
+            for words in (list(islice(left, size)) for size in model.texts.words_in(line)):
                 bits.append(math.fsum(word.surprisal for word in words) if words else math.nan)
                 unknown.append(any(word.oov for word in words))
     return Surprisal(np.array(bits), np.array(unknown))
@@ -69,14 +67,6 @@ def _contexts(table: ReadingTable, context: ReadingContext) -> Iterator[list[lis
     lines = ([table.words[n] for n in line] for line in table.lines)
     for _, group in groupby(lines, key=lambda line: 0 if context == "line" else line[0].context):
         yield [[word.text for word in line] for line in group]
-
-
-def _sizes(model: Model, line: Sequence[str], text: str) -> Iterator[int]:
-    """Yield how many written words each cell has; marks that a model does not read are none."""
-    read, start = model.texts.unmarked_text(text), 0
-    for cell in line:
-        yield len(written_spans(read[start : start + len(cell)]))
-        start += len(cell) + 1
 
 
 def _truncated(model: Model, table: ReadingTable, context: ReadingContext, window: int) -> Surprisal:
@@ -107,7 +97,7 @@ def _tokens(model: Model, line: Sequence[str]) -> Iterator[tuple[list[str], int]
     text = " ".join(line)
     read = [token for piece in model.texts.pieces([text]) for token in [*piece.words, *[EOS] * piece.closes]]
     words, at = iter(model.texts.cut(model.texts.unmarked_text(text))), 0
-    for size in _sizes(model, line, text):
+    for size in model.texts.words_in(line):
         start, at = at, at + sum(map(len, islice(words, size)))
         tokens, ends = read[start:at], len(list(takewhile(EOS.__eq__, read[at:])))
         yield tokens, ends

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import replace
 from pathlib import Path
 
 from spanlm.cli.parser import field_values
 from spanlm.cli.render import grid, note, out
+from spanlm.cli.train import with_words
 from spanlm.config import RunConfig
 from spanlm.data.corpora import load_corpus
 from spanlm.errors import InputError
@@ -36,9 +36,9 @@ def run(options: argparse.Namespace) -> None:
             raise InputError(f"{name}: is a folder; name a preset, or a file such as {path / CONFIG}")
         is_file = path.is_file() or path.suffix in (".yaml", ".yml")
         config = RunConfig.load(path) if is_file else find_preset(name).config
-        changes = {"corpus": options.corpus, "dir": options.data_dir}
-        data = replace(config.data, **{field: value for field, value in changes.items() if value is not None})
-        named[name] = replace(config, data=data), load_corpus(data)
+        changes = {"data.corpus": options.corpus, "data.dir": options.data_dir}
+        config = with_words(config, {name: value for name, value in changes.items() if value is not None}, None)
+        named[name] = config, load_corpus(config.data)
     device = pick_device(options.device, "--device")
     started = provenance(device)
     timed = (

@@ -20,7 +20,7 @@ from spanlm.analysis.compare import (
     shared_text,
     shared_with,
 )
-from spanlm.analysis.export import checked_suffix, write_whole
+from spanlm.analysis.export import write_whole
 from spanlm.analysis.figures import FIGURES, RowsPanel, Value, figure_bytes, rows_figure
 from spanlm.analysis.pages import render_comparison
 from spanlm.analysis.questions import read_answers
@@ -86,9 +86,7 @@ def run(options: argparse.Namespace) -> None:
             raise InputError(f"--spell-unknown and --{name} do not go together: take one")
     for side in sides:
         check_hf(side.runs[0], options)
-    check_output(options.out, own_texts(options))
-    if options.out is not None:
-        checked_suffix(options.out, _SUFFIXES)
+    check_output(options.out, own_texts(options), suffixes=_SUFFIXES)
     first = _first(sides, options)
     for folder in {path.resolve(): path for side in sides for path in side.runs}.values():
         note_unfinished(folder)
@@ -129,9 +127,7 @@ def _compare_answers(sides: Sequence[_Side], options: argparse.Namespace) -> Non
         if getattr(options, name) != options.parser.get_default(name):
             raise InputError(name, limit=f"is of texts. Leave it or {named('questions')} out")
     refuse_given(options, "cache", f"is of texts. Leave it or {named('questions')} out")
-    check_output(options.out, options.questions)
-    if options.out is not None:
-        checked_suffix(options.out, TABLES)
+    check_output(options.out, options.questions, suffixes=TABLES)
     for side in sides:
         if len(side.runs) > 1 and not side.combined:
             raise InputError(f"{side.name}: is a family, whose runs answer differently. Name one of its runs.")

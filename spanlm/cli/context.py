@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from spanlm.analysis import context
 from spanlm.analysis.compare import training_counts
-from spanlm.analysis.export import checked_suffix, write_whole
+from spanlm.analysis.export import write_whole
 from spanlm.analysis.figures import FIGURES, Point, Series, context_figure, figure_bytes
-from spanlm.cli.evaluation_report import Rows, model_rows, run_field
+from spanlm.cli.evaluation_report import Rows, gate_rows, model_rows, run_field
 from spanlm.cli.options import check_output, corpus_of, load_runs, own_texts
 from spanlm.cli.parser import field_values
 from spanlm.cli.render import Progress, grid, out, out_json, paragraph, table
@@ -26,9 +26,7 @@ _COLUMNS = (context.SHUFFLED, context.DROPPED, context.REPLACED, context.NO_MEMO
 
 
 def run(options: argparse.Namespace) -> None:
-    if options.out is not None:
-        check_output(options.out, own_texts(options))
-        checked_suffix(options.out, (".csv", *FIGURES))
+    suffix = check_output(options.out, own_texts(options), suffixes=(".csv", *FIGURES))
     settings = field_values(options, ContextOptions)
     model = load_runs([options.run, *options.more], options)
     network = model.predictor("context")
@@ -38,13 +36,12 @@ def run(options: argparse.Namespace) -> None:
     with Progress(shown=not options.json) as report:
         use = context.measure_context(network, corpus, split, protocol, settings, counts=counts, report=report)
     if options.out is not None:
-        suffix = options.out.suffix.lower()
         write_whole(options.out, _csv(use) if suffix == ".csv" else figure_bytes(_figure(use), suffix))
     if options.json:
         out_json({**run_field(model), "notes": corpus.notes, **use.to_json(), "gain": use.gain})
         return
     paragraph(*corpus.notes)
-    _print(use, model_rows(model))
+    _print(use, [*model_rows(model), *gate_rows(model)])
     if options.out is not None:
         out(f"wrote {options.out}")
 
@@ -119,8 +116,7 @@ def _bits(value: float) -> str:
 
 
 def _left(use: context.ContextUse, point: context.ContextPoint) -> str:
-    share = 100 * point.excess / use.gain
-    return f"{share:z.1f} %".replace("-", "−") if use.gain > 0 else ""
+    return f"{100 * point.excess / use.gain:z.1f} %".replace("-", "−") if use.gain > 0 else ""
 
 
 def _lengths(use: context.ContextUse) -> list[str]:

@@ -19,7 +19,7 @@ _KEPT = "; sources that were read to their ends are kept. Go on with the same co
 
 
 def run(options: argparse.Namespace) -> None:
-    config = field_values(options, WikipediaConfig, sources=tuple(options.sources))
+    config = field_values(options, WikipediaConfig)
     began = time.monotonic()
     try:
         with stop_request() as stop, Progress() as progress:

@@ -6,7 +6,7 @@ import math
 import shlex
 from contextlib import suppress
 from dataclasses import replace
-from itertools import groupby
+from itertools import dropwhile, groupby, takewhile
 from pathlib import Path
 
 from spanlm.analysis.classes import by_novelty
@@ -16,6 +16,7 @@ from spanlm.cli.render import out, paragraph, table
 from spanlm.cli.training_report import TrainingReport
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
+from spanlm.data.tokenizer import Tokenizer
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError
 from spanlm.models.counting import count_configured, match_parameters
@@ -61,7 +62,12 @@ def print_demo_report(config: RunConfig, corpus: Corpus, folder: Path) -> None:
         out(f"  {_one_line(model, seed)}")
     if isinstance(config.model.memory, KeyValueConfig | RecurrentMemoryConfig):
         page = own(folder / "attention.html")
-        save_attention(model.attend(_excerpt(corpus), state="line" if model.texts.line_by_line else "carry"), page)
+        save_attention(
+            model.attend(
+                _excerpt(corpus, model.texts.tokenizer), state="line" if model.texts.line_by_line else "carry"
+            ),
+            page,
+        )
         out(f"\nwhere it looked, word by word: open {page} in a browser")
     run = shlex.quote(str(folder))
     out(f'next: spanlm score {run} FILE · spanlm generate {run} --prompt "the" · spanlm presets')
@@ -108,13 +114,12 @@ def _baseline(config: RunConfig, corpus: Corpus, folder: Path) -> float:
 
 
 def _one_line(model: TrainedModel, seed: int) -> str:
-    words = model.generate(length=30, temperature=0.7, seed=seed)
-    while words[:1] == [EOS]:
-        words = words[1:]
-    return " ".join(words[: words.index(EOS)] if EOS in words else [*words, "…"])
+    words = [*dropwhile(EOS.__eq__, model.generate(length=30, temperature=0.7, seed=seed))]
+    line = "".join(model.texts.tokenizer.readable(takewhile(EOS.__ne__, words)))
+    return line if EOS in words else f"{line} …"
 
 
-def _excerpt(corpus: Corpus) -> str:
+def _excerpt(corpus: Corpus, tokenizer: Tokenizer) -> str:
     """Return the first non-empty lines of test, about WORDS_SHOWN words."""
     words = [corpus.vocabulary.word(i) for i in corpus.splits["test"].ids[: 4 * WORDS_SHOWN].tolist()]
     lines, held = [], 0
@@ -122,4 +127,4 @@ def _excerpt(corpus: Corpus) -> str:
         if not is_end and held < WORDS_SHOWN:
             lines.append(list(line)[:WORDS_SHOWN])
             held += len(lines[-1])
-    return "\n".join(map(" ".join, lines))
+    return "\n".join(map(tokenizer.text, lines))

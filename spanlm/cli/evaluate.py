@@ -154,9 +154,7 @@ def _evaluate(model: Model, corpus: Corpus, options: argparse.Namespace) -> None
     several = model.evaluate_members(corpus, options.split, **mode) if isinstance(model, TrainedEnsemble) else None
     notes = [*result.notes, *cache_notes(cache)]
     if options.json:
-        temperature = model.gate_temperature
-        gate = {} if temperature is None else {"gate_temperature": temperature}
-        head = {**run_field(model), **gate, "precision": usable(options.precision, model.model.device), "notes": notes}
+        head = {**run_field(model), "precision": usable(options.precision, model.model.device), "notes": notes}
         fields = {**head, **result.to_json(), **cache_fields(cache, tuning)}
         for adaptation in adaptations:
             fields |= adaptation.fields

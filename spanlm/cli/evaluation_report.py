@@ -32,11 +32,7 @@ def described(model: Model) -> list[str]:
     """Describe a model in a line, and each member of an ensemble in one more."""
     if not isinstance(model, TrainedEnsemble):
         return [f"{model.folder}: {model.description}"]
-    head = model.model.head
-    equal = len(set(head.weights)) == 1
-    weights = "equal weights" if equal else f"weights {' '.join(f'{weight:.3f}' for weight in head.weights)}"
-    whole = f"{len(model.runs)} runs as one: average of the probabilities (linear), {weights}"
-    return [whole, *(f"  {line}" for run in model.runs for line in described(run))]
+    return [model.description, *(f"  {line}" for run in model.runs for line in described(run))]
 
 
 def run_field(model: Model) -> dict[str, Any]:
@@ -44,8 +40,9 @@ def run_field(model: Model) -> dict[str, Any]:
     if isinstance(model, TrainedEnsemble):
         runs = [str(run.folder) for run in model.runs]
         fields = {"runs": runs, "combination": "linear", "weights": list(model.model.head.weights)}
-    lesions = _lesions(model)
-    return fields | ({"attention": ", ".join(lesions)} if lesions else {})
+    if lesions := _lesions(model):
+        fields["attention"] = ", ".join(lesions)
+    return fields if model.gate_temperature is None else {**fields, "gate_temperature": model.gate_temperature}
 
 
 def model_rows(model: Model) -> Rows:

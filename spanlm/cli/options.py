@@ -190,15 +190,22 @@ def own_texts(options: argparse.Namespace) -> list[Path]:
     return [Path(name) for name in values if name is not None]
 
 
-def check_output(path: Path | None, read: Iterable[Path] = (), option: str = "--out", *, folder: bool = False) -> None:
-    """Reject an output path before hours of work.
+def check_output(
+    path: Path | None,
+    read: Iterable[Path] = (),
+    option: str = "--out",
+    *,
+    suffixes: Sequence[str] = (),
+    folder: bool = False,
+) -> str:
+    """Reject an output path before hours of work; return its suffix, one of `suffixes` if any are given.
 
     Raises:
         InputError: `path` is one of the files that are `read`, or a folder, which with `folder` it may be if empty; or
             its parent folder does not exist or is not writable.
     """
     if path is None:
-        return
+        return ""
     if str(path) == "-":
         raise InputError(option, "-", f"name a file; without {option} it is printed where it can be")
     for source in read:
@@ -210,8 +217,16 @@ def check_output(path: Path | None, read: Iterable[Path] = (), option: str = "--
         raise InputError(option, path, "is to be a folder, and is there already", "Choose another.")
     if not path.parent.is_dir():
         raise InputError(option, path, f"there is no folder {path.parent}", "Make it first.")
-    if not os.access(path.parent, os.W_OK):
+    if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe or a device is written to, not replaced
+        if not os.access(path, os.W_OK):
+            raise InputError(option, path, "may not be written to", "Choose another.")
+    elif not os.access(path.parent, os.W_OK):
         raise InputError(option, path, "the folder may not be written to", "Choose another.")
+    if not suffixes:
+        return ""
+    from spanlm.analysis.export import checked_suffix  # loads torch
+
+    return checked_suffix(path, suffixes)
 
 
 def check_kind(path: Path | None, option: str, kinds: Collection[Kind], limit: str) -> None:
@@ -282,7 +297,7 @@ def text_and_preset(names: Sequence[str], corpus: str | None, known: Iterable[st
 
 
 def free_folder(preset: str | None, text: str) -> Path:
-    corpus = Path(text).name.split(".")[0]
+    corpus = os.path.basename(os.path.abspath(text)).strip(".").split(".")[0]  # of `.` and `..`, too
     stem = "-".join(dict.fromkeys([*(preset or "").split("/"), corpus]).keys()).strip("-")
     folder, number = Path("runs") / stem, 1
     while folder.exists():

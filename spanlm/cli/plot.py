@@ -8,7 +8,6 @@ from pathlib import Path
 from spanlm.cli.family import family_members
 from spanlm.cli.options import check_output, run_names
 from spanlm.cli.render import out
-from spanlm.errors import InputError
 from spanlm.store.run_folder import METRICS, seed_folders
 
 
@@ -17,15 +16,13 @@ def run(options: argparse.Namespace) -> None:
     from spanlm.analysis.export import write_whole
     from spanlm.analysis.figures import FIGURES, curves_figure, figure_bytes
 
-    if options.out.suffix not in FIGURES:
-        raise InputError(f"--out={options.out}: must end in {', '.join(FIGURES)}")
-    check_output(options.out)
+    suffix = check_output(options.out, suffixes=FIGURES)
     options.runs = [run_folder for folder in options.runs for run_folder in _inside(folder)]
     for folder in options.runs:
         family_members(folder)  # rejects folders that are not one family
     names = run_names(options.runs)
     curves = [curve_of(folder, name, options.by) for folder, name in zip(options.runs, names, strict=True)]
-    content = figure_bytes(curves_figure(curves), options.out.suffix)
+    content = figure_bytes(curves_figure(curves), suffix)
     write_whole(options.out, content)
     for curve in curves:
         best = min(range(len(curve.x)), key=lambda at: sum(run[at] for run in curve.valid))

@@ -31,8 +31,6 @@ _NOTE = (
     "remarks."
 )
 _BITS = " Of characters and bytes, bits per character stand in place of perplexities."
-_LABELS = 12
-"""Width of the labels in the view of one preset."""
 
 LISTING = "papers/listing.jsonl"
 
@@ -167,13 +165,7 @@ def _show_one(row: dict[str, Any]) -> None:
         shown["remark"] = f"{row['remark']}."
     shown["train it"] = f"spanlm train {row['name']} --corpus NAME|PATH"
     shown["its fields"] = f"spanlm train {row['name']} --print_config"
-    lines = []
-    for label, value in shown.items():
-        first, *others = textwrap.wrap(
-            value, max(shutil.get_terminal_size().columns - _LABELS, 20), break_on_hyphens=False
-        )
-        lines += [(label, first), *(("", line) for line in others)]
-    table(lines)
+    table([*shown.items()])
 
 
 def _printed(row: dict[str, Any], which: str, measure: str) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spanlm.analysis.export import checked_suffix, json_bytes, write_whole
+from spanlm.analysis.export import json_bytes, write_whole
 from spanlm.analysis.figures import FIGURES, STYLES, Point, Series, context_figure, figure_bytes
 from spanlm.analysis.reading import COLUMNS, SCRIPT, Gain, NestedModels, Times, write_r
 from spanlm.analysis.reading_surprisal import Surprisal, context_of, surprisals
@@ -69,8 +69,7 @@ class _Side:
 
 def run(options: argparse.Namespace) -> None:
     settings = field_values(options, ReadingOptions)
-    check_output(options.out, [options.table])
-    suffix = "" if options.out is None else checked_suffix(options.out, (".csv", ".json", *FIGURES))
+    suffix = check_output(options.out, [options.table], suffixes=(".csv", ".json", *FIGURES))
     check_output(options.r, option="--r", folder=True)
     _refuse_names(settings, [*(COLUMNS if options.r else ()), *(_COLUMNS if suffix == ".csv" else ())])
     bad, odd = RowNotes(strict=options.strict), RowNotes("to be checked", options.strict)

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from io import StringIO
 from itertools import zip_longest
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from spanlm.store.plain import finite, visible
@@ -133,9 +132,7 @@ class Progress:
             self._bar = _bar()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 

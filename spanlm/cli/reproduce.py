@@ -24,8 +24,6 @@ from spanlm.store.plain import several
 
 
 def run(options: argparse.Namespace) -> None:
-    for name, value in list(vars(options).items()):
-        setattr(options, name, tuple(value) if isinstance(value, list) else value)
     engine = field_values(options, Engine)
     require(len(set(options.seeds)) == len(options.seeds), "--seeds", options.seeds, "different numbers")
     request = field_values(options, Request)

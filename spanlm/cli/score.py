@@ -152,7 +152,7 @@ class _Unknown:
             return
         common = ", ".join(f"{word} ({number:,})" for word, number in self.words.most_common(FEW_UNKNOWN))
         yield (
-            f"note: {self.count:,} of {self.rows:,} rows have a word outside the vocabulary (oov), which is scored as "
+            f"note: {self.count:,} of {self.rows:,} scored words are outside the vocabulary (oov), which are scored as "
             f"{self.scored}, and {self.after:,} stand after one in their context (oov_before). The commonest: {common}"
         )
         if ways := ", ".join(f"{number:,} {way}" for way, number in self.otherwise.most_common() if way):
@@ -349,7 +349,10 @@ class _Items:
                 refuse_reserved(row.values[column])
             for model in self.models.values() if not checked else ():
                 unmarked = model.texts.unmarked_text(repaired(row.values[column], self.options.repairs))
-                unknown = [token for token in model.tokenize(unmarked) if token not in model.vocabulary]
+                tokens = model.tokenize(unmarked)
+                if not tokens and options.rows == "tokens":
+                    raise InputError(f"the column {column} has nothing that the model reads")
+                unknown = [token for token in tokens if token not in model.vocabulary]
                 if self.settings.oov == "error" and unknown:
                     why = f"{unknown[0]!r} is not in the vocabulary. Use --oov flag to score it as <unk>."
                     raise tables.TableError(f"{path}, line {row.line}: {why}")
@@ -429,9 +432,8 @@ class _Items:
 def _shared_out(model: Model, line: Sequence[_Item], scores: Sequence[WrittenScore]) -> Iterator[list[WrittenScore]]:
     """Split the scores of a line among its items, with indices counted in each; <eos> goes with the word before it."""
     words = start = position = 0
-    read = model.texts.unmarked_text(" ".join(item.text for item in line))  # removed marks are not counted as words
-    for item in line:
-        last = words + len(written_spans(read[start : start + len(item.text)]))
+    for item, size in zip(line, model.texts.words_in([item.text for item in line]), strict=True):
+        last = words + size
         item_scores = []
         while position < len(scores) and scores[position].index - (scores[position].word == EOS) <= last:
             item_scores.append(scores[position])
@@ -472,6 +474,7 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
     models = {
         name or model.folder.name: {
             "model": model.description,
+            **({"members": [str(run.folder) for run in model.runs]} if len(model.runs) > 1 else {}),
             **({"weights": model_digest(model.model)} if isinstance(model, TrainedModel) else {}),
             "vocabulary": {"words": len(model.vocabulary), "sha256": model.vocabulary.hash},
             "tokenizer": model.texts.data.effective_tokenizer,

@@ -49,7 +49,8 @@ def run(options: argparse.Namespace) -> None:
         processors = os.cpu_count() or 1
         work = Work(max(2, processors // torch.get_num_threads()), MOST_REQUESTS)
         server = Server(make_app(runs, work, options.host, token), work)
-        name = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "::1": "[::1]"}.get(options.host, options.host)
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(options.host, options.host)
+        name = f"[{host}]" if ":" in host else host
         url = f"http://{name}:{address.getsockname()[1]}/" + (f"?token={token}" if token else "")
         description = ", ".join(served.name for served in runs.all)
         if not description:

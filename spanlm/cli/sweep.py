@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from spanlm.analysis import figures
-from spanlm.analysis.export import checked_suffix, write_whole
+from spanlm.analysis.export import write_whole
 from spanlm.cli.family import LOGS, train_side_by_side
 from spanlm.cli.options import check_output
 from spanlm.cli.parser import field_values
@@ -82,9 +82,7 @@ _MOST_ROWS = 40
 
 def run(options: argparse.Namespace) -> None:
     engine = field_values(options, Engine)
-    if options.out is not None:
-        check_output(options.out, [options.file])
-        checked_suffix(options.out, TABLES)
+    check_output(options.out, [options.file], suffixes=TABLES)
     sweep = _Sweep(options.file, options.out)
     if options.print_slurm:
         if options.dry_run or engine.on is not None:

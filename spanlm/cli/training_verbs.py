@@ -306,7 +306,8 @@ def is_ngram(arguments: list[str]) -> bool:
     names = [row["name"] for row in read_listing() if not row["units"]]  # of a network
     flags = ("--print_config", "--as-text")
     return any(
-        name in names and (before in flags or not before.startswith("-")) for before, name in pairwise(["", *arguments])
+        name in names and (before in flags or "=" in before or not before.startswith("-"))
+        for before, name in pairwise(["", *arguments])
     )
 
 

@@ -62,20 +62,28 @@ class TrainedEnsemble(Model):
         super().__init__(ensemble, texts, first.config if trained else None)
 
     @property
-    def runs(self) -> tuple[Model, ...]:
-        return self._runs
+    def description(self) -> str:
+        weights = self.model.head.weights
+        equal = len(set(weights)) == 1
+        shares = "equal weights" if equal else f"weights {' '.join(f'{weight:.3f}' for weight in weights)}"
+        return f"{len(self.runs)} runs as one: average of the probabilities (linear), {shares}"
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {len(self.runs)} runs: {', '.join(str(run.folder) for run in self.runs)}>"
 
     def reweighted(self, weights: Sequence[float] | None) -> TrainedEnsemble:
         """Return the same members with other weights; None: equal weights."""
-        return TrainedEnsemble(self.runs, weights=weights)
+        return self._like(self.runs, weights)
 
     def with_attention(self, how: str) -> TrainedEnsemble:
         """Return the ensemble with a lesion of every member's memory; see `TrainedModel.with_attention`."""
         runs = [require_weights(run, f"attention={how}").with_attention(how) for run in self.runs]
-        return TrainedEnsemble(runs, weights=self.model.head.weights)
+        return self._like(runs, self.model.head.weights)
+
+    def _like(self, runs: Sequence[Model], weights: Sequence[float] | None) -> TrainedEnsemble:
+        changed = TrainedEnsemble(runs, weights=weights)
+        changed.texts = self.texts  # which may read words as written
+        return changed
 
     @fields_as_keywords(OpenVocabulary)
     def evaluate_members(self, request: OpenVocabulary) -> EnsembleEvaluation:

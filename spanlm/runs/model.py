@@ -89,6 +89,7 @@ class Model:
     kind = "several models"
     any_words = False
     attention: str | None = None
+    _runs: tuple[Model, ...] = ()
 
     def __init__(self, model: NextWordModel, texts: Texts, config: RunConfig | None = None) -> None:
         self.model: NextWordModel = model
@@ -158,7 +159,7 @@ class Model:
     @property
     def runs(self) -> tuple[Model, ...]:
         """The members of an ensemble; a single model has itself."""
-        return (self,)
+        return self._runs or (self,)
 
     @property
     def predicts_words(self) -> bool:
@@ -293,7 +294,8 @@ class Model:
         """Return log p of many short texts, each by itself, and the words read: common beginnings are read once.
 
         Texts are cut into words and sentences as the training text was. First words count 0 if training only read them
-        (training.batching.predict_first). Matrix products are in `precision`.
+        (training.batching.predict_first); a text without words then has probability 0, as nothing of it is predicted.
+        Matrix products are in `precision`.
 
         Raises:
             InputError: a text holds the reserved word <eos>, or is not a string.
@@ -301,7 +303,7 @@ class Model:
         refuse_one_string("texts", texts)
         texts = list(require_texts(texts))
         eos = self.vocabulary.eos_id
-        sentences = [[line.words for line in whole_lines(self.texts.pieces([text]))] for text in texts]
+        sentences = [[line.words for line in whole_lines(self.texts.pieces([text]))] or [[]] for text in texts]
         ids = [[*self.vocabulary.encode(words), eos] for lines in sentences for words in lines]
         predict_first = self.texts.predict_first
         values, prefixes = self._log_probs_of(ids, precision)
@@ -315,7 +317,8 @@ class Model:
             cut = map(len, self.texts.cut(plain))
             sizes = [0 if plain[at] in " \v" else next(cut) for at, _ in written_spans(text)]
             known = (word in self.vocabulary for words in lines for word in words)
-            scores.append(by_written_words(sizes, tokens, known, math.fsum(ends)))
+            end = math.fsum(ends) if predict_first or any(lines) else -math.inf
+            scores.append(by_written_words(sizes, tokens, known, end))
         return scores, prefixes
 
     def _log_probs_of(self, texts: list[list[int]], precision: Precision) -> tuple[list[list[float]], Prefixes]:
@@ -334,7 +337,7 @@ class Model:
         sizes = [len(tokens) for tokens in self.texts.cut(text)]
         sums = fold([-x for x in log_p], ends, [*accumulate(sizes, initial=0), len(log_p)], [len(sizes)])
         *words, end = (-x for x in sums)
-        return TextScore(words, end, oov=0)
+        return TextScore(words, end if sizes or self.texts.predict_first else -math.inf, oov=0)
 
     def compare(self, good: str, bad: str) -> Compared:
         """Compare the probabilities of two sentences, line ends included."""
@@ -417,8 +420,8 @@ class TrainedModel(Model):
     """
 
     model: LanguageModel
-    _trained: TrainedModel | None = None
-    """For a model with a lesion, the intact model."""
+    _intact: LanguageModel | None = None
+    """For a model with a lesion, the network without it."""
 
     def __init__(self, model: LanguageModel, vocabulary: Vocabulary, config: RunConfig, folder: Path) -> None:
         memories = (config.model.memory,)
@@ -434,9 +437,9 @@ class TrainedModel(Model):
         Raises:
             InputError: `how` is none of these, the memory does not attend, or it has fewer than K slots.
         """
-        trained = self._trained or self
-        changed = trained.with_network(lesioned(trained.model, how, self.title()))
-        changed.attention, changed._trained = how, trained
+        intact = self._intact or self.model
+        changed = self.with_network(lesioned(intact, how, self.title()))
+        changed.attention, changed._intact = how, intact
         return changed
 
     @property
@@ -456,8 +459,10 @@ class TrainedModel(Model):
         Raises:
             InputError: the model has no gate, or T is below 1e-6 or not finite.
         """
-        if self._trained is not None and self.attention is not None:
-            return self._trained.at_gate_temperature(temperature).with_attention(self.attention)
+        if self._intact is not None and self.attention is not None:
+            whole = self.with_network(self._intact)
+            whole.attention = whole._intact = None
+            return whole.at_gate_temperature(temperature).with_attention(self.attention)
         require_temperature(temperature, "gate_temperature")
         config = self.model.config
         memory = require_gate(config.memory, "gate_temperature").at_temperature(float(temperature))

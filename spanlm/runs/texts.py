@@ -18,7 +18,7 @@ from spanlm.data.sources import of_its_own_documents, split_by_lines, text_path
 from spanlm.data.subwords import make_tokenizer
 from spanlm.data.synthetic import PREFIX
 from spanlm.data.text import Text, fingerprint, without_marks
-from spanlm.data.tokenizer import Tokenizer, as_in_corpus, refuse_reserved
+from spanlm.data.tokenizer import Tokenizer, as_in_corpus, refuse_reserved, written_spans
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, Note, RunError, named, require
 from spanlm.models.memories import AnyMemoryConfig
@@ -129,6 +129,13 @@ class Texts:
 
     def unmarked_text(self, text: str) -> str:
         return "\n".join(self.unmarked(text.split("\n")))
+
+    def words_in(self, cells: Sequence[str]) -> Iterator[int]:
+        """Yield how many written words of a line each of its cells has; marks that are not read are none."""
+        read, start = self.unmarked_text(" ".join(cells)), 0
+        for cell in cells:
+            yield len(written_spans(read[start : start + len(cell)]))
+            start += len(cell) + 1
 
     def _as_in_corpus(self, pieces: Iterable[Piece], convention: str) -> Iterator[Piece]:
         start = 1

@@ -155,6 +155,14 @@ def test_a_gate_keeps_its_temperature_in_either_order(span_run: Path) -> None:
     assert len(found) == 1 and {each[:2] for each in found} == {("window=1", 0.2)}
 
 
+def test_what_is_measured_at_another_temperature_says_so(cli: Cli, span_run: Path) -> None:
+    few = ("context", span_run, "--lengths", 1, "--far", 0, "--gate-temperature", 0.5)
+    assert json.loads(cli(*few, "--json").done)["gate_temperature"] == 0.5
+    assert "0.5 in place of the run's 1" in cli(*few).done
+    Path("p.jsonl").write_text('{"sentence_good": "the cat", "sentence_bad": "cat the"}\n')
+    assert json.loads(cli("pairs", span_run, "p.jsonl", *few[-2:], "--json").done)["gate_temperature"] == 0.5
+
+
 def test_weights_that_follow_the_text_have_none(tiny_run: Path) -> None:
     model = spanlm.load(tiny_run).with_attention("uniform")
     for refused in (lambda: model.evaluate(dynamic=DynamicConfig()), model.tune_dynamic):

@@ -92,6 +92,11 @@ def test_kenlms_own_format_is_for_pairs_and_rescore(cli: Cli, kn3: Path, tmp_pat
     cli("pairs", path, pairs).refused("kn3.klm: KenLM cannot read it")
 
 
+def test_the_preset_is_seen_after_any_option(cli: Cli) -> None:
+    for before in (["--out=runs/kn"], ["--out", "runs/kn"], []):
+        assert "ngram:\n  order: 3" in cli("train", *before, "ngram", "--order", 3, "--print_config").done
+
+
 def test_a_cache_is_fitted_and_kept(cli: Cli, tiny_corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "cached"
     options = ("--order", 2, "--corpus", tiny_corpus, *FALLBACK, "--out", out)

@@ -54,6 +54,7 @@ def test_a_row_a_word_as_written_with_the_columns_of_its_item(cli: Cli, words_ru
         total = math.fsum(token.surprisal for token in tokens)
         assert math.fsum(float(row["surprisal"]) for row in own) == pytest.approx(total, abs=1e-4)
     told, model = json.loads(Path("o.csv.meta.json").read_text()), spanlm.load(words_run)
+    assert "members" not in told["runs"]["words"]
     assert list(told["columns"]) == list(rows[0]) and told["unit"] == "bits"
     assert told["runs"]["words"]["weights"] == model_digest(model.model)
     assert told["runs"]["words"]["vocabulary"]["sha256"] == model.vocabulary.hash
@@ -151,6 +152,14 @@ def test_marks_of_toolkits_in_cells_are_left_out_and_move_no_row(cli: Cli, tiny_
         assert [row["surprisal"] for row in read_rows(marked)] == [row["surprisal"] for row in joined]
 
 
+def test_several_runs_as_one_name_their_members(cli: Cli, tiny_run: Path, lstm_run: Path) -> None:
+    as_one = ("score", tiny_run, lstm_run, write("s.csv"), "--text", "text", "--combine", "linear")
+    assert cli(*as_one, "--weights", 1, 3, "--out", "o.csv").status == 0
+    (both,) = json.loads(Path("o.csv.meta.json").read_text())["runs"].values()
+    assert both["members"] == [str(tiny_run), str(lstm_run)]
+    assert both["model"].endswith("(linear), weights 0.250 0.750")
+
+
 def test_a_bad_row_is_left_out_by_whatever_reads_tables(cli: Cli, tiny_run: Path) -> None:
     texts = [f'"{A} {B}"', '""', '["a"]', f'"{C} {D}"', '"a <eos> b"', "7", f'"{B} <eos>"']
     Path("s.jsonl").write_text("".join(f'{{"n": {n}, "text": {text}}}\n' for n, text in enumerate(texts, 1)))
@@ -159,6 +168,10 @@ def test_a_bad_row_is_left_out_by_whatever_reads_tables(cli: Cli, tiny_run: Path
         rows = [json.loads(line) for line in Path("o.jsonl").read_text().splitlines()]
         assert [(row["n"], row["index"]) for row in rows] == [(1, 1), (1, 2), (4, 1), (4, 2), (7, 1)]
         assert "4 rows left out: s.jsonl, line 2: the column text is empty; s.jsonl, line 3: " in found.err
+    Path("t.csv").write_text(f'n,text\n1,{A}\n2,<eos>\n3,"{C} {D}"\n')
+    found = cli("score", tiny_run, "t.csv", "--text", "text", "--rows", "tokens", "--out", "o.csv")
+    assert [row["n"] for row in read_rows(Path("o.csv").read_text())] == ["1", "3", "3"]
+    assert "1 row left out: t.csv, line 3: the column text has nothing that the model reads" in found.err
     attend = ("attend", tiny_run, "--file", "s.jsonl", "--column", "text", "--out")
     attended = cli(*attend, "a.csv")
     assert attended.status == 0 and "4 rows left out: s.jsonl, line 2" in attended.err

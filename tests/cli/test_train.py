@@ -177,6 +177,8 @@ def test_the_next_free_folder(tmp_path: Path) -> None:
         assert folder == Path(expected)
         folder.mkdir(parents=True)
     assert free_folder(None, "demo") == Path("runs/demo")
+    Path("texts/poems").mkdir(parents=True)
+    assert free_folder(None, "texts/poems/.") == free_folder(None, "texts/poems/x/..") == Path("runs/poems")
 
 
 # the demo report

@@ -142,6 +142,25 @@ def test_what_scripts_and_notebooks_give_is_taken(model: TrainedModel, text: str
     assert list(spanlm.load_corpus("demo", splits=(split for split in ("valid", "test"))).splits) == ["valid", "test"]
 
 
+@pytest.mark.parametrize("name", ["tiny_run", "sentence_run", "unopened_run"])
+def test_a_text_without_words_is_a_line_end_and_never_certain(name: str, request: pytest.FixtureRequest) -> None:
+    model = spanlm.load(request.getfixturevalue(name))
+    (empty, _), _ = model.score_texts(["", "the cat"])
+    eos, state = model.vocabulary.eos_id, model.model.init_state(1)
+    end = float(model.model.log_probs(torch.tensor([[eos]]), state)[0][0, 0, eos].detach())
+    # a model that never predicts the first word of a line predicts nothing of this one
+    assert empty.log_prob == pytest.approx(end if model.texts.predict_first else -math.inf)
+
+
+def test_words_stay_as_written_under_a_lesion_and_another_temperature(span_run: Path, tiny_run: Path) -> None:
+    model = spanlm.load(span_run).with_attention("none").as_written()
+    for changed in (model.with_attention("uniform"), model.at_gate_temperature(0.2)):
+        assert changed.texts is model.texts
+    both = spanlm.load_ensemble([span_run, tiny_run]).as_written()
+    for several in (both.reweighted([1, 3]), both.with_attention("uniform")):
+        assert several.texts is both.texts
+
+
 def test_a_corpus_that_was_cut_otherwise_is_refused(model: TrainedModel, tmp_path: Path) -> None:
     (tmp_path / "own.txt").write_text("The cat.\nThe dog.\nThe cat, the dog.\n" * 9)
     corpus = spanlm.load_corpus(DataConfig(corpus=str(tmp_path / "own.txt"), tokenizer="words"), model.vocabulary)
