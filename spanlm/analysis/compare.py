@@ -348,8 +348,8 @@ def text_blocks(
     model: NextWordModel, corpus: Corpus, split: str, protocol: Protocol, *questions: Question
 ) -> Iterator[Scored]:
     """Read a text block by block, lines in their order."""
-    first, _ = replace(protocol, batch_size=None).readings(corpus, split, in_order=True)
-    return read(model, first.segments(), protocol, *questions)
+    whole = replace(protocol, batch_size=None, predict_first=True).batcher(corpus, split, in_order=True)
+    return read(model, whole.segments(), protocol, *questions)
 
 
 def refuse_other_text(baseline: Model, model: Model) -> None:

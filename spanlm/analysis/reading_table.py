@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -214,9 +213,7 @@ def _is_missing(cell: object) -> bool:
 
 def _number(cell: object) -> float:
     """Return the number of a cell; NaN: it has none."""
-    with suppress(ValueError):
-        return math.nan if _is_missing(cell) else c_number(str(cell).strip())
-    return math.nan
+    return math.nan if _is_missing(cell) else c_number(str(cell).strip())
 
 
 def _finite(name: str, cell: object, place: str, odd: RowNotes) -> float:

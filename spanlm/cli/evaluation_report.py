@@ -14,11 +14,9 @@ from spanlm.models.counting import count_parameters
 from spanlm.models.lesions import described_lesion
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.model import Model
-from spanlm.scoring.cache import CacheTuning
+from spanlm.scoring.cache import GridTuning
 from spanlm.scoring.combination import EnsembleEvaluation, TunedWeights
-from spanlm.scoring.dynamic.tuning import DynamicTuning
 from spanlm.scoring.excess import Excess
-from spanlm.scoring.neighbours import NeighboursTuning
 from spanlm.scoring.perplexity import Evaluation
 from spanlm.scoring.tally import shown
 from spanlm.store.machine import with_threads
@@ -181,7 +179,7 @@ def both_counts(result: Evaluation) -> str:
 
 def tuned_rows(
     result: Evaluation,
-    tuning: CacheTuning | NeighboursTuning | DynamicTuning,
+    tuning: GridTuning[Any, Any],
     chosen: str,
     option_of: Callable[[str], str],
 ) -> Rows:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from spanlm.cli.evaluation_report import unpredicted_first_words
 from spanlm.cli.options import check_kind, check_output, load_kenlm, load_run, output, run_names
 from spanlm.cli.render import grid, note, out, out_json, paragraph, table
 from spanlm.data.packed import opened
@@ -20,6 +21,7 @@ from spanlm.rescoring.formats import FOLDERS, Format, NBestList, read_nbest, wit
 from spanlm.rescoring.references import read_references
 from spanlm.rescoring.rescore import WORDS, Scored, Weighted, WordErrors, plain_rate, weight_grid, word_errors
 from spanlm.rescoring.weights import Array, Candidates, Tuned, bootstrap, edits, totals, tune
+from spanlm.scoring.ngram.kenlm import Kenlm
 from spanlm.scoring.prefix_tree import Prefixes
 from spanlm.scoring.resampling import FEWEST_BLOCKS
 from spanlm.store.machine import pick_device
@@ -73,10 +75,7 @@ def _weights(items: Sequence[str]) -> dict[str, float]:
         for name, text in pairs:
             if name in weights:
                 raise InputError(f"--weights {item}: {name} has the weight {weights[name]:g} already; give it one")
-            try:
-                weights[name] = c_number(text)
-            except ValueError:
-                weights[name] = math.nan
+            weights[name] = c_number(text)
             if not math.isfinite(weights[name]):
                 raise InputError(f"--weights {item}: {name}={text} must be NAME=NUMBER, as lm=0.5")
     return weights
@@ -101,6 +100,8 @@ def _scored(lists: list[NBestList], options: argparse.Namespace) -> tuple[Scored
     for name, run in zip(run_names(options.run), options.run, strict=True):
         settings = options.device, options.gate_temperature, options.as_written
         model = load_kenlm(run, options) or load_run(run, *settings)
+        if not isinstance(model, Kenlm):
+            note(*unpredicted_first_words(model, "hypothesis counts nothing"))
         scores, read = model.score_texts(texts, precision=options.precision)
         prefixes, oov = prefixes + read, oov + sum(score.oov for score in scores)
         values = iter(score.log_prob for score in scores)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 import unicodedata
 from collections import Counter, deque
@@ -459,9 +458,7 @@ def _known_otherwise(model: Model, word: str) -> str:
 
 
 def _number(name: str, value: Any) -> float:
-    number = math.nan
-    with suppress(ValueError):
-        number = c_number(str(value).strip())
+    number = c_number(str(value).strip())
     require(number == number, name, value, "a number: --order sorts by it")
     return number
 

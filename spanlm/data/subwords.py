@@ -115,10 +115,13 @@ class Subwords(Tokenizer):
         Raises:
             InputError: a token holds letters of two words.
         """
-        tokens, plain = self.tokens(line), _encoded(line)
-        ends = [end for _, end in written_spans(plain.decode("latin-1"))]
-        grouped: list[list[str]] = [[] for _ in range(len(ends) + 1)]
+        return self.grouped(self.tokens(line))
+
+    def grouped(self, tokens: Sequence[str]) -> list[list[str]]:
+        """Group the tokens of a line, or of a part of one, as `by_word` does."""
         texts = [self._spelling[token] for token in tokens]
+        ends = [end for _, end in written_spans(b"".join(texts).decode("latin-1"))]
+        grouped: list[list[str]] = [[] for _ in range(len(ends) + 1)]
         for token, text, start in zip(tokens, texts, accumulate(map(len, texts), initial=0), strict=False):
             letters = text.strip(_WHITE)
             first = start + len(text) - len(text.lstrip(_WHITE)) if letters else start

@@ -32,8 +32,8 @@ from spanlm.papers.record import (
 )
 from spanlm.runs.ngram import load_config, train_ngram
 from spanlm.scoring.dynamic.statistics import STREAMS
-from spanlm.scoring.ngram import KneserNey
 from spanlm.scoring.ngram.config import FALLBACK, NgramRunConfig
+from spanlm.scoring.ngram.kneser_ney import KneserNey
 from spanlm.scoring.options import LENGTH, DynamicGrid
 from spanlm.scoring.stream import Report, quiet
 from spanlm.store.files import make_folder

@@ -145,6 +145,9 @@ def find_format(path: Path) -> Format:
         if "1best_recog" in names:
             return "espnet"
         return "kaldi" if names & set(_KALDI_TEXTS) else "srilm"
+    if not path.is_file():
+        way = f"say by {named('format')} what it holds: {_NAMES}"
+        raise InputError(f"{path}: is a pipe, which is read only once; {way}")
     if path.suffix in (".ctm", ".json", ".lat", ".slf"):
         problem = "lattices, CTM, and JSON as of WhisperX are no n-best lists"
         raise InputError(f"{path}: {problem}, which are read as {_NAMES}")
@@ -208,10 +211,7 @@ def numbered_lines(path: Path, *, blank: bool = False) -> Iterator[tuple[int, st
 
 
 def _number(place: str, text: str, kind: str) -> float:
-    try:
-        value = c_number(text)
-    except ValueError:
-        value = math.nan
+    value = c_number(text)
     if not abs(value) <= 1e100:  # larger scores overflow in sums and squares
         raise InputError(f"{place}: the {kind} {text!r} is not a finite number of at most 1e100")
     return value

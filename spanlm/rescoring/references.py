@@ -87,6 +87,8 @@ def read_references(path: Path, lists: Sequence[NBestList], leave_out: Collectio
 
 def _read(path: Path, numbered: bool) -> tuple[str, list[_Line]]:
     """Return the kind, `json`, `stm`, `trn`, `ids` (an id before the words of each line) or `text`, and the lines."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise InputError(f"{path}: is a pipe, and references are read more than once; write them to a file")
     with opened(path) as file:
         form = known_format(path, file.read(FIRST_BYTES))
     lines = [(f"{path}, line {number}", line) for number, line in numbered_lines(path)]

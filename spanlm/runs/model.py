@@ -65,7 +65,7 @@ from spanlm.scoring.neighbours import (
 from spanlm.scoring.options import CacheConfig, Context, State
 from spanlm.scoring.pairs import Compared, Pair, compare_pairs
 from spanlm.scoring.perplexity import Evaluation, evaluate
-from spanlm.scoring.prefix_tree import Prefixes, TextScore, by_written_words, read_texts
+from spanlm.scoring.prefix_tree import Prefixes, TextScore, read_texts
 from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.stream import Report, quiet
 from spanlm.scoring.words import WordScore, WrittenScore, joined_scores, score_words
@@ -316,9 +316,11 @@ class Model:
             plain = next(self.texts.unmarked([text]))  # a mark that is dropped has no token
             cut = map(len, self.texts.cut(plain))
             sizes = [0 if plain[at] in " \v" else next(cut) for at, _ in written_spans(text)]
-            known = (word in self.vocabulary for words in lines for word in words)
+            log_probs, known = iter(tokens), (word in self.vocabulary for words in lines for word in words)
+            words = [math.fsum(islice(log_probs, size)) for size in sizes]
+            oov = sum(not all([*islice(known, size)]) for size in sizes)
             end = math.fsum(ends) if predict_first or any(lines) else -math.inf
-            scores.append(by_written_words(sizes, tokens, known, end))
+            scores.append(TextScore(words, end, oov))
         return scores, prefixes
 
     def _log_probs_of(self, texts: list[list[int]], precision: Precision) -> tuple[list[list[float]], Prefixes]:

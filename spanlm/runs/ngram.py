@@ -22,11 +22,11 @@ from spanlm.options import Precision, read_group
 from spanlm.runs.model import Model
 from spanlm.runs.texts import Texts
 from spanlm.scoring.combination import em_weights, log_p_of_each
-from spanlm.scoring.ngram import ArpaModel, KneserNey, open_arpa, read_arpa, write_arpa
-from spanlm.scoring.ngram.arpa import NO_UNKNOWN
+from spanlm.scoring.ngram.arpa import NO_UNKNOWN, open_arpa, read_arpa, write_arpa
 from spanlm.scoring.ngram.config import NgramConfig, NgramRunConfig
 from spanlm.scoring.ngram.kenlm import Kenlm, installed
-from spanlm.scoring.ngram.model import END, START
+from spanlm.scoring.ngram.kneser_ney import KneserNey
+from spanlm.scoring.ngram.model import END, START, ArpaModel
 from spanlm.scoring.ngram.next_word import NgramModel, UnigramCache
 from spanlm.scoring.perplexity import Evaluation
 from spanlm.scoring.prefix_tree import Prefixes

@@ -28,7 +28,7 @@ from spanlm.scoring.options import ClozeContext, Context, State
 from spanlm.scoring.predictors import Frequencies
 from spanlm.scoring.protocol import KINDS, Protocol
 from spanlm.scoring.spelling import Speller, Spelling
-from spanlm.scoring.words import SubwordScore, WordScore, WrittenScore, folded_scores, written_scores
+from spanlm.scoring.words import WordScore, WrittenScore, folded_scores, written_scores
 from spanlm.store.provenance import read_texts, starts
 from spanlm.training.config import BatchingConfig
 from spanlm.training.setup import batching_kind
@@ -162,7 +162,7 @@ class Texts:
         """Combine the scores of a line's tokens, with the <eos> at its end, into scores of its written words."""
         sizes = [len(tokens) for tokens in self.cut(line)]
         if self.tokenizer.exact:
-            return folded_scores(line, cast(Sequence[SubwordScore], scores), sizes, eos=eos)
+            return folded_scores(line, scores, sizes, eos=eos)
         return written_scores(line, scores, sizes, eos=eos)
 
     def tokens(self, line: str) -> list[str]:

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from spanlm.data.subwords import Subwords
 from spanlm.data.tokenizer import Tokenizer, written_words
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, require, whole_number
@@ -413,7 +414,7 @@ def by_written_word(record: AttentionRecord, tokenizer: Tokenizer) -> AttentionR
     Raises:
         InputError: the tokens are words, or the slots are spans.
     """
-    if not tokenizer.exact:
+    if not isinstance(tokenizer, Subwords):
         raise InputError("rows", "words", "is for data.tokenizer=characters, bytes, bpe or unigram; these are words")
     if record.span > 1:
         raise InputError("rows", "words", f"the model looks at spans of {record.span} tokens, which are no words")
@@ -453,13 +454,14 @@ def by_written_word(record: AttentionRecord, tokenizer: Tokenizer) -> AttentionR
     )
 
 
-def _units(tokens: Sequence[str], tokenizer: Tokenizer) -> list[tuple[str, int]]:
+def _units(tokens: Sequence[str], tokenizer: Subwords) -> list[tuple[str, int]]:
     """Return the written words and line ends that tokens make, with their numbers of tokens."""
     ends = [at for at, token in enumerate(tokens) if token == EOS]
     units = list[tuple[str, int]]()
     for start, end in pairwise([-1, *ends, *([len(tokens)] if len(tokens) - 1 not in ends else [])]):
-        line = tokenizer.text(tokens[start + 1 : end])
-        *words, rest = map(len, tokenizer.by_word(line))
+        read = tokens[start + 1 : end]  # an excerpt may end within a word, and within a character
+        *words, rest = map(len, tokenizer.grouped(read))
+        line = b"".join(tokenizer.spelled(read)).decode(errors="replace")
         units += zip(written_words(line), words, strict=True)
         units += [(EOS, rest + 1)] * (end < len(tokens)) or [("", rest)] * (rest > 0)
     return units

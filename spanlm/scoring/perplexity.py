@@ -211,20 +211,24 @@ def measure(
     in_order: bool = False,
     length: int = LENGTH,
 ) -> list[Evaluation]:
-    """Read a split by `Protocol.readings`, and evaluate each of several columns of log p that `reader` answers.
+    """Read a split with <eos> before each line, and evaluate each of several columns of log p that `reader` answers.
 
-    `columns` maps each column to what was done beside reading, which is appended to the protocol.
+    `columns` maps each column to what was done beside reading, which is appended to the protocol. For Salton's count
+    lines are read again without <eos> where training read them so.
     """
-    first, second = protocol.readings(corpus, split, in_order=in_order, length=length)
+    how: dict[str, Any] = {"in_order": in_order, "length": length}
+    first = replace(protocol, predict_first=True).batcher(corpus, split, **how)
+    unopened = protocol.context == "line" and not protocol.predict_first
     began = time.perf_counter()
     totals = tallies(reader(first.segments()), corpus.vocabulary, [*columns])
     seconds = time.perf_counter() - began
     sums: Sequence[tuple[float, int]] = [(t.nll - t.first_nll, t.tokens - t.first_tokens) for t in totals]
-    if second is not None:
-        sums = [(t.nll, t.tokens) for t in tallies(reader(second.segments()), corpus.vocabulary, [*columns])]
+    if unopened:
+        segments = protocol.batcher(corpus, split, **how).segments()
+        sums = [(t.nll, t.tokens) for t in tallies(reader(segments), corpus.vocabulary, [*columns])]
     salton = (
         "Salton et al. (2017): the first word of each sentence is not predicted, but counted; state reset at each "
-        f"line, {'opened by <eos>' if second is None else 'not opened'}{lines_counted(corpus.lines)}"
+        f"line, {'not opened' if unopened else 'opened by <eos>'}{lines_counted(corpus.lines)}"
     )
     written, results = corpus.written(split), []
     for total, (nll, predicted), done in zip(totals, sums, columns.values(), strict=True):

@@ -101,6 +101,8 @@ class Frequencies:
         Raises:
             InputError: the file cannot be read, lacks these columns, or has no row that can be used.
         """
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise InputError("frequencies", path, "is a pipe, and is read twice", "Write it to a file")
         kind = table_kind(path) or first_line_kind(path) or "csv"
         columns = {name.lower(): name for name in next(read_table(path, kind, (), bad=RowNotes())).values}
         units = [name for name in UNITS if name in columns]
@@ -114,7 +116,7 @@ class Frequencies:
             spelled, value, count = row.values[word], str(row.values[unit]).strip(), math.nan
             if (line := lines.setdefault(spelled, row.line)) != row.line:
                 raise InputError(word, spelled, f"is in line {line}, too", "Leave one of them out")
-            with suppress(ValueError, OverflowError):
+            with suppress(OverflowError):
                 count = UNITS[units[0]](c_number(value))
             require(0 < count < math.inf, unit, value, "a number, of words that occur")
             counts[spelled] = count

@@ -8,10 +8,10 @@ common word again.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice, pairwise
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -157,17 +157,3 @@ class TextScore:
     @property
     def log_prob(self) -> float:
         return math.fsum([*self.words, self.end])
-
-
-def by_written_words(sizes: Sequence[int], values: Iterable[float], known: Iterable[bool], end: float) -> TextScore:
-    """Sum the values of tokens over written words.
-
-    Args:
-        sizes: number of tokens of each word.
-        values: log p of all tokens, in order.
-        known: whether each token is in the vocabulary.
-        end: log p of the ends.
-    """
-    value, in_vocabulary = iter(values), iter(known)
-    words = [math.fsum(islice(value, size)) for size in sizes]
-    return TextScore(words, end, sum(not all(list(islice(in_vocabulary, size))) for size in sizes))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from spanlm.data.batching import Batcher, make_batcher
 from spanlm.data.config import BatchingKind, Lines, SentenceRules
 from spanlm.data.corpora import Corpus
@@ -65,15 +63,6 @@ class Protocol:
             whole=whole,
             sentences=SentenceRules(predict_first=self.predict_first, order="drawn" if in_order else "by-length"),
         )
-
-    def readings(
-        self, corpus: Corpus, split: str, *, in_order: bool = False, length: int = LENGTH
-    ) -> tuple[Batcher, Batcher | None]:
-        """Return the batcher with <eos> before each line, and the one without for Salton's count, None if the same."""
-        first = replace(self, predict_first=True).batcher(corpus, split, in_order=in_order, length=length)
-        if self.context != "line" or self.predict_first:
-            return first, None
-        return first, self.batcher(corpus, split, in_order=in_order, length=length)
 
     def description(self, corpus: Corpus, split: str) -> str:
         every, cut = "every token predicted once, <eos> counted", lines_counted(corpus.lines)

@@ -24,8 +24,8 @@ import numpy as np
 
 from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
-from spanlm.scoring.ngram import KneserNey
 from spanlm.scoring.ngram.config import FALLBACK
+from spanlm.scoring.ngram.kneser_ney import KneserNey
 from spanlm.scoring.ngram.model import MAX_ORDER
 
 LOSSY = "words", "straight-words"
@@ -61,7 +61,7 @@ class Speller:
     def costs(self, words: Iterable[str]) -> dict[str, float]:
         """Return −log p_spell of different words, nats."""
         costs = {}
-        for spelled in self._model.score(words):
+        for spelled in self._model.score(map(tuple, words)):  # of characters: <s> in a word is no mark
             log10, unseen = math.fsum(spelled.log10.tolist()), int(spelled.oov.sum())
             costs["".join(spelled.words[:-1])] = unseen * self._unseen - log10 * math.log(10)
         return costs

@@ -73,7 +73,9 @@ class Sums:
 
     @property
     def known_log10(self) -> float:
-        return self.log10 - self.log10_oov
+        if math.isfinite(self.log10_oov):
+            return self.log10 - self.log10_oov
+        return -math.inf if self.zeroprobs else self.log10_possible
 
 
 def arpa_lines(model: ArpaModel, pieces: Iterable[Piece]) -> Iterator[list[WordProbability]]:

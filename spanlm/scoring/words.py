@@ -78,6 +78,7 @@ class WordScore:
     rank: Annotated[int | None, "1 if no word was more probable; None where nothing was predicted"]
     oov: Annotated[bool, "not in the vocabulary: surprisal and rank are those of <unk>"]
     look: Annotated[Looked | None, "where the model looked, if `ScoreOptions.looks` asks for it"] = None
+    end: float = 0.0  # log e(c) of a token below the word, see `spanlm.scoring.fold`, in the unit of the surprisal
 
 
 @with_meanings
@@ -107,17 +108,10 @@ class WrittenScore:
     ] = None
 
 
-@dataclass(frozen=True)
-class SubwordScore(WordScore):
-    """A token below the word; `end` is log e(c), see `spanlm.scoring.fold`, in the unit of the surprisal."""
-
-    end: float = math.nan
-
-
 def as_row(score: WordScore | WrittenScore) -> dict[str, Any]:
     """Return the columns that `spanlm score` writes for a score; attention gets columns of its own."""
     row = dict(vars(score))
-    if isinstance(score, SubwordScore):
+    if isinstance(score, WordScore):  # of a written word `end` is a place in the text
         del row["end"]
     look = row.pop("look")
     return row if look is None else row | {f"attention_{name}": value for name, value in vars(look).items()}
@@ -143,7 +137,7 @@ def score_words(
 ) -> Iterator[WordScore]:
     """Score a text of any length as a stream.
 
-    With `word_ends`, see `spanlm.data.tokenizer.Tokenizer`, scores are `SubwordScore`.
+    With `word_ends`, see `spanlm.data.tokenizer.Tokenizer`, scores have the `end` of tokens.
 
     Without `predict_first` no <eos> opens a line, and first words are read but not predicted; callers refuse any other
     state than `line`. A `cache` is emptied at each reset of the context; it gives a probability to the next word only,
@@ -316,27 +310,25 @@ def _rows(
             if oov and spell is not None:
                 surprisal += spell(token.word) / math.log(options.base)
             numbers = token.sentence, token.number, token.word, surprisal, entropy, rank, oov, looked
-            yield WordScore(*numbers) if end is None else SubwordScore(*numbers, end)
+            yield WordScore(*numbers, end)
 
 
-_Valued = tuple[_Token, float, float, int | None, float | None, Sequence[float]]
+_Valued = tuple[_Token, float, float, int | None, float, Sequence[float]]
 """A token, its surprisal, entropy and rank, log e(c), and the attention's entropy, weight and lag, if requested."""
 
 
 def _valued(text: _Text, blocks: Iterable[Scored], unit: float) -> Iterator[_Valued]:
     """Yield each token with its numbers, nats divided by `unit`; tokens that are not predicted have NaN or None."""
-    nothing: Any = math.nan, math.nan, None, None, (math.nan, 0.0, 0.0)
+    nothing: Any = math.nan, math.nan, None, math.nan, (math.nan, 0.0, 0.0)
     for block in blocks:
         columns = {name: x.double().cpu() for name, x in block.answers.items()}
         surprisal, entropy = columns["surprisal"] / unit, columns["entropy"] / unit
         rank: list[int | None] = block.answers["rank"].tolist()
         if "cached" in columns:
             surprisal, entropy, rank = -columns["cached"] / unit, torch.full_like(entropy, math.nan), [None] * len(rank)
-        ends: Iterable[float | None] = repeat(None)
-        if "end" in columns:
-            # the probability of a cache is not summed over tokens, so words are not corrected
-            ends = [0.0] * len(rank) if "cached" in columns else (columns["end"] / unit).tolist()
-            nothing = (*nothing[:3], math.nan, nothing[4])
+        ends: Iterable[float] = repeat(0.0)
+        if "end" in columns and "cached" not in columns:  # that of a cache is not summed over tokens: no correction
+            ends = (columns["end"] / unit).tolist()
         looks: Iterable[Sequence[float]] = repeat(())
         if "look" in columns:
             looks = (columns["look"] / torch.tensor([unit, 1.0, 1.0], dtype=torch.float64)).tolist()
@@ -354,7 +346,7 @@ def by_line(scores: Iterable[WordScore], lines: int) -> list[list[WordScore]]:
 
 
 def folded_scores(
-    text: str, scores: Sequence[SubwordScore], sizes: Sequence[int], *, eos: bool = False
+    text: str, scores: Sequence[WordScore], sizes: Sequence[int], *, eos: bool = False
 ) -> list[WrittenScore]:
     """Fold the scores of a line's tokens, with the <eos> at its end, into scores of its written words.
 

@@ -22,7 +22,7 @@ from spanlm.scoring.attention import attention_record
 from spanlm.scoring.cache import cached_words
 from spanlm.scoring.generation import Drawn
 from spanlm.scoring.options import BASES, GenerationOptions
-from spanlm.scoring.words import SubwordScore, WordScore, WrittenScore, as_row, item_rows, written_scores
+from spanlm.scoring.words import WordScore, WrittenScore, as_row, item_rows, written_scores
 from spanlm.serve.fields import NEURAL_CACHE, Attend, Generate, Next, Page, Read, Score, refuse_long
 from spanlm.serve.served import COUNTED, Served
 from spanlm.store.plain import finite
@@ -128,7 +128,7 @@ def _read_by_token(served: Served, model: Model, text: str, values: Read) -> tup
     if not predict_first:  # an opening <eos> is only read
         rows, ends = [(math.nan, math.nan, 0), *rows], [math.nan, *ends]
     return content, [
-        SubwordScore(
+        WordScore(
             *(1, index, token, surprisal / _UNIT, entropy / _UNIT, rank or None, token not in model.vocabulary),
             end=end / _UNIT,
         )
@@ -196,7 +196,7 @@ def _written(
     for line in text.split("\n"):
         end = next((at for at in range(begin, len(scores)) if scores[at].word == EOS), len(scores))
         # in the record blank lines at the ends of a text have no <eos>
-        closing = scores[end] if end < len(scores) else SubwordScore(1, 0, EOS, math.nan, math.nan, None, False)
+        closing = scores[end] if end < len(scores) else WordScore(1, 0, EOS, math.nan, math.nan, None, False)
         indices = iter(range(first + begin, first + end))
         for word in model.texts.written(line, [*scores[begin:end], closing]):
             tokens = [next(indices) for _ in word.tokens.split(" ")]

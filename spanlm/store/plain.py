@@ -20,10 +20,8 @@ _C_NUMBER = re.compile(r"[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?|i
 
 
 def c_number(text: str) -> float:
-    """Parse a number as C does, without `1_0` and digits beyond ASCII; ValueError: not a number."""
-    if not _C_NUMBER.fullmatch(text):
-        raise ValueError(f"{text!r} is not a number")
-    return float(text)
+    """Parse a number as C does, without `1_0` and digits beyond ASCII; NaN: it is none."""
+    return float(text) if _C_NUMBER.fullmatch(text) else math.nan
 
 
 def visible(text: str) -> str:

@@ -12,7 +12,7 @@ import yaml
 import spanlm
 from spanlm.errors import InputError, installation
 from spanlm.runs.ngram import ARPA
-from spanlm.scoring.ngram import read_arpa
+from spanlm.scoring.ngram.arpa import read_arpa
 from spanlm.store.run_folder import CONFIG
 from tests.cli.conftest import Cli
 

@@ -15,7 +15,7 @@ from spanlm.data.cbt import Question
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError
 from spanlm.runs.model import TrainedModel
-from spanlm.scoring.attention import by_written_word
+from spanlm.scoring.attention import attention_record, by_written_word
 from spanlm.scoring.options import Context
 from spanlm.scoring.pairs import Pair, compare_pairs
 from tests.cases import rest_slow
@@ -143,6 +143,19 @@ def test_attention_of_words_sums_that_of_their_tokens(model: TrainedModel) -> No
         whole = sum(weight for slot, weight in slots.items() if slot >= 0 and owner[slot] == word)
         columns = {lag: float(weight) for lag, weight in zip(words.lags, words.weights[2], strict=True)}
         assert columns.get(2 - word, 0.0) == pytest.approx(whole, abs=1e-6)
+
+
+def test_words_of_an_excerpt_that_ends_within_a_character(model: TrainedModel) -> None:
+    tokens = [EOS, *model.tokenize("the 鴉")[:-1]]
+    settings = {"title": "", "predict_first": True, "word_ends": model.texts.tokenizer.word_ends}
+    record = attention_record(model.model, model.vocabulary, tokens[1:], **settings)
+    words = by_written_word(record, model.texts.tokenizer)
+    assert words.words[:2] == [EOS, "the"] and len(words.targets) == 2 and words.targets[-1] != "鴉"
+
+
+def test_blank_lines_have_no_words(model: TrainedModel) -> None:
+    model.texts.batching = replace(model.texts.batching, kind="sentences", predict_first=False)
+    assert list(model.score_items(["", ""])) == [[], []]
 
 
 def test_a_file_of_another_vocabulary_is_refused(folder: Path, tmp_path: Path) -> None:

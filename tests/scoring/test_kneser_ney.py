@@ -11,8 +11,9 @@ import pytest
 
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError
-from spanlm.scoring.ngram import KneserNey, write_arpa
+from spanlm.scoring.ngram.arpa import write_arpa
 from spanlm.scoring.ngram.config import NgramConfig
+from spanlm.scoring.ngram.kneser_ney import KneserNey
 from tests.scoring.reference import numbered
 
 FALLBACK = (0.5, 1.0, 1.5)
@@ -169,9 +170,8 @@ def test_ids_of_a_vocabulary_in_pieces():
     assert (10.0 ** model.distributions(start, model.columns(vocabulary)).astype(float)).sum() == pytest.approx(1)
     one, other = ngrams(model), ngrams(KneserNey(3, FALLBACK).estimate(*numbered(sentences)))
     assert one["never",] == one["<unk>",] and one.keys() - other.keys() == {("never",)}
-    known = model.log10_probs(
-        np.array([model.ids.get(word, 0) for word in ["never", "w1", "other"]]), start.repeat(3, axis=0)
-    )
+    asked = np.array([model.ids.get(word, 0) for word in ["never", "w1", "other"]])
+    known, _ = model.look_up(asked, start.repeat(3, axis=0))
     assert np.isfinite(known).all()
 
 

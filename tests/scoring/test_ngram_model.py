@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.scoring.ngram import ArpaModel, KneserNey
+from spanlm.scoring.ngram.kneser_ney import KneserNey
+from spanlm.scoring.ngram.model import ArpaModel
 from spanlm.scoring.ngram.next_word import NgramModel, UnigramCache
 from tests.scoring.reference import numbered
 

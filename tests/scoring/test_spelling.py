@@ -41,6 +41,7 @@ def test_words_that_the_training_text_has_once_say_how_words_are_spelled() -> No
     published = Speller({"the": 9, EOS: 3, UNK: 1, "xylo": 1, "xyla": 1})
     assert published.spellings == 3 and published.cost("the") < once.cost("the")
     assert once.cost("xylo") == once.costs(["xyla", "xylo"])["xylo"]
+    assert once.cost("<s>xylo</s>") > once.cost("xylo"), "marks in a word are its characters"
 
 
 @pytest.mark.parametrize("run", rest_slow(["tiny_run", "words_run", "span_run"]))

@@ -47,6 +47,10 @@ def test_srilm_counts_words_of_probability_0_and_leaves_them_out() -> None:
 def test_what_is_too_improbable_for_a_number_is_infinite() -> None:
     line = [WordProbability("a", 1, 1, -400.0, False), WordProbability("</s>", 2, 2, -400.0, False)]
     assert "Perplexity including OOVs:\tinf" in kenlm_report([line])
+    unknown = WordProbability("emu", 0, 1, float("-inf"), True)
+    both = ([*kenlm_report([some])] for some in (LINE, [*LINE, unknown]))
+    alone, more = ([line for line in report if "excluding" in line] for report in both)
+    assert alone == more and "inf" not in alone[0]
 
 
 def test_numbers_are_as_short_as_kenlms() -> None:

@@ -26,6 +26,7 @@ from typing import Any
 from spanlm.data.corpora import Corpus
 from spanlm.errors import RunError, require
 from spanlm.models.interfaces import NextWordModel
+from spanlm.scoring.cache import GridTuning
 from spanlm.scoring.dynamic.evaluate import DivergedError, diverged, read_adapting, require_fit
 from spanlm.scoring.dynamic.statistics import DynamicStatistics
 from spanlm.scoring.options import LENGTH, DynamicConfig
@@ -60,27 +61,16 @@ class GridPoint:
 
 
 @dataclass(frozen=True)
-class DynamicTuning:
-    """The result of a search.
+class DynamicTuning(GridTuning[DynamicConfig, GridPoint]):
+    """The result of a search; its `best` is that of all of the text, or without finalists of the first tokens.
 
     Attributes:
         first_tokens: number of tokens predicted at every point.
-        plain: perplexity of all of the text with the trained weights.
-        best: the settings with the lowest perplexity of all of the text, or of the first tokens without finalists.
-        grid: every point, η outermost.
-        notes: warnings, for example that the best point is on the edge of the grid and a better one may lie beyond.
         read_before: number of trials taken from `trials.jsonl`.
         seconds_before: time that these trials had taken.
     """
 
-    text: str
-    tokens: int
     first_tokens: int
-    plain: float
-    best: DynamicConfig
-    perplexity: float
-    grid: list[GridPoint]
-    notes: list[str]
     read_before: int = 0
     seconds_before: float = 0.0
 

@@ -307,10 +307,7 @@ def _widths(lines: list[bytes]) -> Integers:
 
 
 def _number(text: bytes) -> float:
-    try:
-        return c_number(text.decode())
-    except ValueError:
-        return np.nan
+    return c_number(text.decode(errors="replace"))
 
 
 def _shown(text: bytes) -> str:

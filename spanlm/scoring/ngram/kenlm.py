@@ -12,7 +12,7 @@ from spanlm.data.tokenizer import written_words
 from spanlm.errors import InputError, installation
 from spanlm.options import Precision
 from spanlm.scoring.ngram.model import END, require_no_marks
-from spanlm.scoring.prefix_tree import Prefixes, TextScore, by_written_words
+from spanlm.scoring.prefix_tree import Prefixes, TextScore
 
 _LN10 = math.log(10)
 
@@ -50,8 +50,7 @@ class Kenlm:
         for text in texts:
             require_no_marks(words := written_words(text))
             *tokens, end = self.log_probs([*words, END])
-            known = (word in self._model for word in words)
-            scores.append(by_written_words([1] * len(words), tokens, known, end))
+            scores.append(TextScore(tokens, end, sum(word not in self._model for word in words)))
         read = sum(len(written_words(text)) + 2 for text in texts)
         return scores, Prefixes(read, read)
 

@@ -87,19 +87,6 @@ class SentenceScores:
         return np.asarray(self.ids == 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Map from another vocabulary to a model's distribution.
-
-    Attributes:
-        ids: (V,) the model's id of each word, 0 (`<unk>`) for words that the model lacks.
-        shift: (V,) added to log10 p: -log10 K for the K words with id 0, which share p(<unk>) equally; 0 for others.
-    """
-
-    ids: Integers
-    shift: Floats
-
-
 @dataclass(frozen=True)
 class ArpaModel:
     """A back-off n-gram model of order n, 1 to 6.
@@ -130,30 +117,21 @@ class ArpaModel:
         while batch := list(islice(source, _BATCH)):
             ids = list(map(self._numbers, batch))
             contexts = np.concatenate(list(map(self._contexts, ids)))
-            log10, lengths = self._look_up(np.concatenate(ids), contexts)
+            log10, lengths = self.look_up(np.concatenate(ids), contexts)
             start = 0
             for words, row in zip(batch, ids, strict=True):
                 part = slice(start, start := start + len(row))
                 yield SentenceScores((*words, END), row, log10[part], lengths[part])
 
-    def log10_probs(self, ids: Integers, contexts: Integers) -> Floats:
-        """Return log10 p of each word after its context, (N,); bit for bit as `score`.
-
-        Args:
-            ids: (N,) word ids.
-            contexts: (N, n-1) ids of the preceding words, in order; -1 for none.
-        """
-        return self._look_up(ids, contexts)[0]
-
-    def distributions(self, contexts: Integers, columns: Columns | None = None) -> Floats:
+    def distributions(self, contexts: Integers, columns: tuple[Integers, Floats] | None = None) -> Floats:
         """Return log10 p of every next word after each context, (N, V); 4 N V bytes.
 
-        `distributions(contexts)[i, ids[i]]` is `log10_probs(ids, contexts)[i]` bit for bit. `<s>`, which is never
+        `distributions(contexts)[i, ids[i]]` is `look_up(ids, contexts)[0][i]` bit for bit. `<s>`, which is never
         predicted, has -inf.
 
         Args:
-            contexts: (N, n-1), see `log10_probs`.
-            columns: The vocabulary of the result; None: the model's.
+            contexts: (N, n-1), see `look_up`.
+            columns: The vocabulary of the result, as `columns` maps it; None: the model's.
         """
         unigrams = self.tables[0].log10.copy()
         unigrams[self.ids[START]] = -np.inf
@@ -167,14 +145,17 @@ class ArpaModel:
             many = last - first
             at = np.arange(many.sum()) + np.repeat(first - np.cumsum(many) + many, many)
             out[np.repeat(rows, many), words[at]] = log10[at]
-        return out if columns is None else out[:, columns.ids] + columns.shift
+        return out if columns is None else out[:, columns[0]] + columns[1]
 
-    def columns(self, vocabulary: Vocabulary) -> Columns:
-        """Map `vocabulary` to the model: its `<eos>` is `</s>`, and `<s>` and `</s>` in it are unknown words."""
+    def columns(self, vocabulary: Vocabulary) -> tuple[Integers, Floats]:
+        """Map `vocabulary` to the model: the model's id of each word, 0 for those it lacks, and what log10 p has added.
+
+        Its `<eos>` is `</s>`; `<s>` and `</s>` in it are unknown. The K words with id 0 share p(<unk>): −log10 K.
+        """
         known = self.ids | {START: 0, END: 0, EOS: self.ids[END]}
         ids = np.array([known.get(word, 0) for word in vocabulary.words], np.int64)
         unknown = ids == 0
-        return Columns(ids, np.where(unknown, -np.log10(max(1, unknown.sum())), 0).astype(np.float32))
+        return ids, np.where(unknown, -np.log10(max(1, unknown.sum())), 0).astype(np.float32)
 
     @cached_property
     def _successors(self) -> list[tuple[Integers, Integers, Floats]]:
@@ -207,8 +188,11 @@ class ArpaModel:
             matches.append(np.where(column < 0, -1, table.find(matches[-1], column, len(self.words))))
         return matches
 
-    def _look_up(self, ids: Integers, contexts: Integers) -> tuple[Floats, NDArray[np.int8]]:
-        """Return log10 p of words after their contexts, and the lengths of the longest listed n-grams."""
+    def look_up(self, ids: Integers, contexts: Integers) -> tuple[Floats, NDArray[np.int8]]:
+        """Return log10 p of words (N,) after their contexts, and the lengths of the longest listed n-grams, as `score`.
+
+        `contexts` (N, n-1) are the ids of the preceding words, in order; -1 for none.
+        """
         log10, lengths = self.tables[0].log10[ids], np.ones(len(ids), np.int8)
         for length, (table, match) in enumerate(zip(self.tables[1:], self._grow(ids, contexts)[1:], strict=True), 2):
             matched = np.flatnonzero(match >= 0)

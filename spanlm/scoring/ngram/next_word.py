@@ -21,7 +21,7 @@ from torch import Tensor
 
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.models.interfaces import Head, LMState, NextWordModel, Readout, Scores
-from spanlm.scoring.ngram.model import END, START, ArpaModel, Columns, Floats
+from spanlm.scoring.ngram.model import END, START, ArpaModel, Floats
 
 _LN10 = math.log(10)
 
@@ -57,7 +57,7 @@ class NgramModel(NextWordModel):
         self.cache: UnigramCache | None = cache
         self.vocabulary_size: int = len(vocabulary)
         self.head = NgramHead(arpa, vocabulary, cache)
-        ids = self.head.columns.ids
+        ids, _ = self.head.columns
         self._read: Tensor
         self.register_buffer("_read", torch.from_numpy(np.where(ids == arpa.ids[END], arpa.ids[START], ids)))
 
@@ -100,7 +100,7 @@ class NgramHead(Head):
 
     def __init__(self, arpa: ArpaModel, vocabulary: Vocabulary, cache: UnigramCache | None = None) -> None:
         super().__init__()
-        self.columns: Columns = arpa.columns(vocabulary)
+        self.columns = arpa.columns(vocabulary)
         self._arpa, self._cache = arpa, cache
 
     def score(self, readout: Readout, targets: Tensor) -> Scores:
@@ -111,7 +111,8 @@ class NgramHead(Head):
         """Return log p(target) under the n-gram model and under the cache, (2, T, B) float64."""
         contexts, recent = _last_words(readout)
         ids, rows = targets.flatten().cpu().numpy(), contexts.flatten(0, -2).cpu().numpy()
-        log10 = self._arpa.log10_probs(self.columns.ids[ids], rows) + self.columns.shift[ids]
+        known, shift = self.columns
+        log10 = self._arpa.look_up(known[ids], rows)[0] + shift[ids]
         log_p = torch.from_numpy(log10.astype(np.float64)).view(targets.shape).to(targets.device) * _LN10
         counts = (recent == targets.unsqueeze(-1)).sum(-1, dtype=torch.float64)
         return torch.stack([log_p, (counts / (recent >= 0).sum(-1)).log()])
