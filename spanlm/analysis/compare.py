@@ -309,7 +309,7 @@ def read_tokens(
             raise InputError("state", state, f"must be carry or line of {model.folder}, which is {model.kind}")
     if written and model.predicts_words:
         _require_lines(model, corpus)
-        protocol = replace(protocol, spelling=Spelling.of(corpus, split, model.texts.speller))
+        protocol = replace(protocol, spelling=Spelling.of(corpus, split, lambda: model.texts.speller(corpus)))
     if written or not model.predicts_words:
         reading, surprisal, apart = model.as_written(), list[float](), protocol.context == "document"
         openings = _opening_lines(corpus, split) if apart else np.zeros(1, np.int64)

@@ -63,10 +63,8 @@ def checked_suffix(path: Path, legal: Sequence[str]) -> str:
     return suffix
 
 
-def csv_bytes(rows: Iterable[Row], *, gaps: bool = False) -> bytes:
-    """Return rows as CSV: words quoted, numbers not; with gaps, only words that must be: "" is an empty cell."""
-    if gaps:
-        return "".join(cells_line(row, ",") for row in rows).encode("utf-8", "replace")
+def csv_bytes(rows: Iterable[Row]) -> bytes:
+    """Return rows as CSV: words quoted, numbers not."""
     text = io.StringIO(newline="")
     csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n").writerows(rows)
     return text.getvalue().encode("utf-8", "replace")
@@ -337,7 +335,7 @@ def save_lags(measured: Sequence[MeasuredLags], path: Path) -> None:
     cells = (row for model in measured for row in _lag_rows(model, _published(model, alone=alone)))
     table = columns, [tuple(row.get(name, "") for name in columns) for row in cells]
     more = {
-        ".csv": lambda: csv_bytes([table[0], *table[1]], gaps=True),
+        ".csv": lambda: "".join(cells_line(row, ",") for row in (table[0], *table[1])).encode("utf-8", "replace"),
         ".md": lambda: f"{markdown_table(('model', *header), lines)}\n\n{markdown(' '.join(said))}\n".encode(),
     }
     save(path, table, lambda: runs[0] if alone else {"notes": said, "runs": runs}, lambda: lag_figure(measured), more)

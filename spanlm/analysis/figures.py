@@ -261,7 +261,7 @@ def _count_axis(axes: Axes, panels: Sequence[Panel]) -> None:
     """Count along the horizontal axis from 0: 2M tokens, 500k."""
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
-    axes.set_xlim(0, max(point.x for point in _points(panels)))
+    axes.set_xlim(0, max(point.x for point in _points(panels)) or 1)
     axes.xaxis.set_major_locator(MaxNLocator(10, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
 
@@ -434,7 +434,8 @@ def context_figure(
         axes.axvline(x, color=MUTED, linewidth=0.9, linestyle=_DASHED, zorder=1.5)
         axes.text(x, 1, f" {name}", color=MUTED, va="top", transform=axes.get_xaxis_transform())
     low, high = _ends(panels)
-    axes.set_ylim(low - 0.04 * (high - low), high + 0.04 * (high - low))
+    room = 0.04 * (high - low) or 0.04 * abs(high) or 0.5
+    axes.set_ylim(low - room, high + room)
     return finished(figure, title, keys, caption)
 
 

@@ -9,7 +9,6 @@ reported beside it. In a span buffer a slot holds a span.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -20,16 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from spanlm.errors import InputError
 from spanlm.scoring.attention import AttentionRecord
 
-GROUPS: dict[str, tuple[int, float]] = {
-    "2-5": (2, 5),
-    "6-10": (6, 10),
-    "11-20": (11, 20),
-    "21-35": (21, 35),
-    "36-100": (36, 100),
-    "101-255": (101, 255),
-    ">255": (256, math.inf),
-}
-"""Name -> the least and the greatest number of slots."""
+GROUPS = {"2-5": 2, "6-10": 6, "11-20": 11, "21-35": 21, "36-100": 36, "101-255": 101, ">255": 256}
+"""Name -> the least number of slots."""
 ALL = "all"
 
 
@@ -92,11 +83,10 @@ class FlatnessAccumulator:
         rows = np.where(np.arange(window) >= window - held[:, None], rows, 0.0)
         counted = (held >= 2) & (rows.sum(axis=1) > 0)
         self.left_out += int((~counted).sum())
-        measured, held = _measured(rows[counted], held[counted]), held[counted]
-        for number, (least, most) in enumerate(GROUPS.values()):
-            inside = (held >= least) & (held <= most)
-            self._counts[number] += inside.sum()
-            self._sums[number] += measured[inside].sum(axis=0)
+        measured, group = _measured(rows[counted], held[counted]), np.digitize(held[counted], [*GROUPS.values()]) - 1
+        self._counts += np.bincount(group, minlength=len(GROUPS))
+        for number in range(len(GROUPS)):
+            self._sums[number] += measured[group == number].sum(axis=0)
 
     def result(self) -> Flatness:
         """Return the means so far."""
@@ -129,5 +119,9 @@ def mean_flatness(records: Sequence[AttentionRecord]) -> Flatness | None:
     """Return the flatness over all rows of several records of one model; None where no row has a choice."""
     accumulator = FlatnessAccumulator(records[0].nearest_lag)
     for record in records:
-        accumulator.update(record.weights, record.occupied.sum(axis=1))
+        weights, held = record.weights, record.occupied.sum(axis=1)
+        # of written words, the one just read may not be in a slot yet
+        late = (held > 0) & (weights[:, -1] == 0) & (record.nearest_lag == 0)
+        weights = np.where(late[:, None], np.roll(weights, 1, axis=1), weights)
+        accumulator.update(weights, held - late)
     return accumulator.result() if accumulator.rows else None

@@ -27,7 +27,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanlm.data.cbt import Defect, Question
-from spanlm.errors import InputError
 from spanlm.runs.model import Model
 from spanlm.scoring.cloze import SCORES, Score
 from spanlm.scoring.options import ClozeContext, ClozeOptions
@@ -101,11 +100,8 @@ class PairedAnswers:
 def mcnemar(gained: int, lost: int) -> float:
     """Return p of McNemar's exact test, two-sided; 1 without discordant questions."""
     discordant = gained + lost
-    term = total = 1
-    for i in range(min(gained, lost)):
-        term = term * (discordant - i) // (i + 1)
-        total += term
-    return min(1.0, 2 * total / (1 << discordant))
+    tail = sum(math.comb(discordant, i) for i in range(min(gained, lost) + 1))
+    return min(1.0, 2 * tail / (1 << discordant))
 
 
 def drawn_differences(gained: int, lost: int, questions: int) -> Interval:
@@ -135,19 +131,8 @@ def read_answers(
     return Answers(name or str(model.folder), dict(zip(ways, columns, strict=True)), np.array(scored, np.bool_))
 
 
-def paired(
-    baseline: Answers, model: Answers, way: Way, classes: Sequence[str], known: Flags | None = None
-) -> list[PairedAnswers]:
-    """Compare two models on all questions that are `known` (Q,), then on each class, if there are several.
-
-    `classes` (Q,) has each question's class. By default the questions are those that both models scored.
-
-    Raises:
-        InputError: there are none.
-    """
-    known = baseline.scored & model.scored if known is None else known
-    if not known.any():
-        raise InputError(f"no question that {baseline.name} and {model.name} can both score")
+def paired(baseline: Answers, model: Answers, way: Way, classes: Sequence[str], known: Flags) -> list[PairedAnswers]:
+    """Compare two models on all questions that are `known` (Q,), then on each class (Q,), if there are several."""
     labels = np.array(classes)[known]
     several = list(dict.fromkeys(labels.tolist()))
     several = several if len(several) > 1 else []

@@ -36,9 +36,10 @@ from spanlm.data.subwords import SPACE
 from spanlm.data.tokenizer import OTHER_SPACE, UNSEEN
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, installation, require
-from spanlm.models.interfaces import Attention, LMState, Readout
+from spanlm.models.interfaces import LMState, Readout
 from spanlm.models.language_model import LanguageModel, to_be_filled
 from spanlm.runs.model import Model, TrainedModel
+from spanlm.scoring.attention import attention_of, check_attends
 from spanlm.store.files import new_folder
 from spanlm.training.card import CARD, run_card
 
@@ -270,7 +271,7 @@ class SpanlmForCausalLM(SpanlmPreTrainedModel, transformers.GenerationMixin):  #
         def values(tokens: Tensor, readout: Readout) -> list[Any]:
             wanted: list[Any] = [self.model.head.log_probs(readout)]
             wanted += [self.model.embedding(tokens), readout.hidden, readout.features] if hidden else []
-            return [*wanted, _attention(readout, "output_attentions").by_lag()] if looks else wanted
+            return [*wanted, attention_of(readout).by_lag()] if looks else wanted
 
         (logits, *more), mask, after = self._read(input_ids, attention_mask, state, values)
         output = SpanlmOutput(
@@ -285,8 +286,7 @@ class SpanlmForCausalLM(SpanlmPreTrainedModel, transformers.GenerationMixin):  #
     @property
     def nearest_lag(self) -> int:
         """Lag of the last column of `attentions`, in words; 0 is the word just read."""
-        word = torch.zeros(1, 1, dtype=torch.long, device=self.model.device)
-        return _attention(self.model(word, self.model.init_state(1))[0], "nearest_lag").nearest_lag
+        return check_attends(self.model).nearest_lag
 
     def square_attentions(self, attentions: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Return weights (B, 1, N, L) by lag as (B, 1, N, N) by word, for BertViz; words before the first are left out.
@@ -494,12 +494,6 @@ def _opened(fast: Tokenizer, vocabulary: Vocabulary, opened: bool) -> Tokenizer:
         template = {"single": f"{EOS} $A", "pair": f"{EOS} $A {EOS} $B"}
         fast.post_processor = processors.TemplateProcessing(**template, special_tokens=[(EOS, vocabulary.eos_id)])
     return fast
-
-
-def _attention(readout: Readout, field: str) -> Attention:
-    if readout.attention is None:
-        raise InputError(field, limit="this model looks back at nothing that has weights")
-    return readout.attention
 
 
 def _require_shape(name: str, values: Tensor, input_ids: Tensor) -> None:

@@ -96,8 +96,10 @@ class SpanlmLM(LM):  # type: ignore[misc]
     def _continued(self, context: str, task: dict[str, Any]) -> str:
         until = task.get("until") or []
         stops, text = [until] if isinstance(until, str) else until, ""
-        sampled = {"temperature": float(task.get("temperature", 1.0)), "top_k": task.get("top_k"), "top_p": None}
-        options = sampled | {"top_p": task.get("top_p")} if task.get("do_sample") else {"top_k": 1}
+        options: dict[str, Any] = {"top_k": 1}
+        if task.get("do_sample"):
+            temperature = float(task.get("temperature", 1.0))
+            options = {"temperature": temperature, "top_k": task.get("top_k"), "top_p": task.get("top_p")}
         words = self.trained.words(context, length=int(task.get("max_gen_toks", LENGTH)), **options)
         for part in self.trained.texts.tokenizer.readable(words, at_line_start=False):
             text += part

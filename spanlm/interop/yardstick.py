@@ -134,8 +134,8 @@ class Yardstick(Model):
     def _correction(self) -> str:
         return "no leading spaces to correct" if self._begins is None else CORRECTED
 
-    def title(self, source: str = "") -> str:
-        return f"{self.folder}{source}"
+    def title(self) -> str:
+        return str(self.folder)
 
     def _evaluated(self, corpus: Corpus, part: str, protocol: Protocol, cache: CacheConfig | None) -> Evaluation:
         """Measure exp(total NLL / (written words + line ends)), in overlapping windows of longer contexts."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,10 @@ from spanlm.runs.model import Model, require_weights
 from spanlm.scoring.attention import attention_record
 from spanlm.scoring.cache import cached_words
 from spanlm.scoring.generation import Drawn
-from spanlm.scoring.options import BASES, GenerationOptions
+from spanlm.scoring.options import BASES, Context, GenerationOptions
 from spanlm.scoring.words import WordScore, WrittenScore, as_row, item_rows, written_scores
 from spanlm.serve.fields import NEURAL_CACHE, Attend, Generate, Next, Page, Read, Score, refuse_long
-from spanlm.serve.served import COUNTED, Served
+from spanlm.serve.served import Served
 from spanlm.store.plain import finite
 
 Row = dict[str, Any]
@@ -32,6 +32,11 @@ Row = dict[str, Any]
 MOST_WEIGHTS = 5_000_000
 """Attention weights of a text to draw; a memory of the whole text has as many as the square of its words."""
 
+_COUNTED: dict[Context, str] = {
+    "carry": "state carried throughout",
+    "document": "state reset at each document",
+    "line": "state reset at each line",
+}
 MOST_ROWS = 500_000
 """Weights to list as rows; each row takes a kilobyte and ten microseconds."""
 
@@ -189,11 +194,14 @@ def _written(
     if not model.texts.tokenizer.exact:
         sizes = [len(tokens) for line in text.split("\n") for tokens in model.texts.cut(line)]
         places = iter(at for at, score in enumerate(scores, first) if score.word != EOS)
-        for word in written_scores(text, scores, sizes):
-            yield word, [next(places) for _ in word.tokens.split(" ")]
+        for word, size in zip(written_scores(text, scores, sizes), sizes, strict=True):
+            yield word, list(islice(places, size))
         return
     start = begin = 0
     for line in text.split("\n"):
+        if not line and begin < len(scores) and scores[begin].word != EOS:  # the record begins after blank lines
+            start += 1
+            continue
         end = next((at for at in range(begin, len(scores)) if scores[at].word == EOS), len(scores))
         # in the record blank lines at the ends of a text have no <eos>
         closing = scores[end] if end < len(scores) else WordScore(1, 0, EOS, math.nan, math.nan, None, False)
@@ -243,7 +251,7 @@ def page(served: Served, values: Page) -> str:
     with served.using(values.attention) as model:
         record, _, _ = _record(served, model, _text(model, values.text), values)
         headings = model.headings()
-        about = [headings["about"], COUNTED[values.state], *[NEURAL_CACHE.description] * values.cache]
+        about = [headings["about"], _COUNTED[values.state], *[NEURAL_CACHE.description] * values.cache]
         return render_content(record, headings["title"], "; ".join(about))
 
 

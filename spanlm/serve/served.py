@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from spanlm.analysis.pages import EXAMPLES
 from spanlm.config import RunConfig
-from spanlm.errors import InputError
+from spanlm.errors import InputError, SpanlmError
 from spanlm.models.counting import count_parameters
 from spanlm.models.language_model import ModelConfig
 from spanlm.models.lesions import require_lesion
@@ -26,16 +26,12 @@ from spanlm.scoring.options import Context
 from spanlm.scoring.protocol import KINDS
 from spanlm.serve.remembering import Memo, Remembering
 from spanlm.serve.work import held, stop_if_left
+from spanlm.store.provenance import starts
 from spanlm.store.run_folder import epoch_rows
 
 REMEMBERED = 256 * 2**20
 """Most bytes of cached readouts, of all runs together."""
 
-COUNTED: dict[Context, str] = {
-    "carry": "state carried throughout",
-    "document": "state reset at each document",
-    "line": "state reset at each line",
-}
 LESIONS = 3
 """Models with a lesion to keep loaded; each is a copy of the weights."""
 
@@ -110,8 +106,10 @@ class Served:
         """The description of the run in /api/models."""
         model, summary = None if self.config is None else self.config.model, about(self.model)
         memory = None if model is None else model.memory
-        # the protocol of validation in training, worded as in `spanlm evaluate`
-        protocol = f"best epoch; every token predicted once, <eos> counted; {COUNTED[self.state]}"
+        recorded = dict[str, Any]()
+        with suppress(SpanlmError):  # damaged, which loading does not mind
+            recorded = {name: value for start in starts(self.model.folder) for name, value in start.items()}
+        protocol = f"best epoch; {recorded.get('validation', 'as `spanlm train` validates')}"
         corpus = None if self.config is None else Path(self.config.data.corpus).name
         best = {"split": "valid", "value": summary.perplexity, "protocol": protocol}
         return {
@@ -126,7 +124,7 @@ class Served:
             "parameters": count_parameters(self.model.model).total or None,
             "vocabulary_size": len(self.model.vocabulary),
             "perplexity": None if summary.perplexity is None else best,
-            "nearest_lag": getattr(memory, "nearest_lag", 1) if self.attends else None,
+            "nearest_lag": check_attends(self.model.model).nearest_lag if self.attends else None,
             "window": memory.slots if memory is not None and self.attends else None,
             "attends": self.attends,
             "lesions": self.lesions,

@@ -1,13 +1,16 @@
 """One number for how flat attention is: by hand, by a plain loop, and what changes nothing."""
 
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanlm.analysis.flatness import GROUPS, Flatness, FlatnessAccumulator
+import spanlm
+from spanlm.analysis.flatness import GROUPS, Flatness, FlatnessAccumulator, mean_flatness
 from spanlm.errors import InputError
 
 
@@ -22,6 +25,13 @@ def test_rows_without_a_choice_are_left_out_and_counted() -> None:
     assert (found.overall.rows, found.left_out) == (1, 2)
     with pytest.raises(InputError, match="none of 2 positions has two words"):
         measure([[0, 0], [0, 1]], [0, 1])
+
+
+def test_a_column_for_the_word_just_read_which_no_slot_holds_yet_changes_nothing(tiny_run: Path) -> None:
+    record = spanlm.load(tiny_run).attend("the cat sat on the mat")
+    weights = np.pad(record.weights, ((0, 0), (0, 1)))
+    assert record.nearest_lag == 1 and (by_token := mean_flatness([record])) is not None
+    assert mean_flatness([replace(record, weights=weights, nearest_lag=0)]) == replace(by_token, nearest_lag=0)
 
 
 def test_what_lies_on_no_word_is_left_out_and_reported() -> None:

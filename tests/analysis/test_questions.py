@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spanlm.analysis.questions import Answers, PairedAnswers, drawn_differences, mcnemar, paired
-from spanlm.errors import InputError
 
 COUNTS = st.tuples(*[st.integers(0, 60)] * 4).filter(lambda counts: sum(counts) >= 10)
 
@@ -48,7 +47,7 @@ def test_exchanged_models_change_signs_alone(counts: tuple[int, int, int, int]) 
 def test_a_model_beside_itself() -> None:
     right = np.arange(40) % 3 == 0
     answers = Answers("kvp", {("full", "sentence"): right}, np.ones(40, np.bool_))
-    (row,) = paired(answers, answers, ("full", "sentence"), ["NE"] * 40)
+    (row,) = paired(answers, answers, ("full", "sentence"), ["NE"] * 40, answers.scored)
     assert (row.difference, row.interval, row.p) == (0.0, (0.0, 0.0), 1.0)
     assert (row.both, row.gained, row.lost, row.neither) == (14, 0, 0, 26)
 
@@ -58,7 +57,7 @@ def test_counts_are_of_the_questions_that_both_scored_by_class() -> None:
     scored, right = generator.random((2, 200)) < 0.9, generator.random((2, 200)) < 0.5
     classes = generator.choice(["NE", "CN", "V"], 200).tolist()
     lstm, kvp = (Answers(name, {("query", "candidate"): right[n]}, scored[n]) for n, name in enumerate(("lstm", "kvp")))
-    rows = paired(lstm, kvp, ("query", "candidate"), classes)
+    rows = paired(lstm, kvp, ("query", "candidate"), classes, lstm.scored & kvp.scored)
     assert {row.name for row in rows} == {"all", "NE", "CN", "V"}
     for row in rows:
         cells = {(False, False): 0, (False, True): 0, (True, False): 0, (True, True): 0}
@@ -66,5 +65,3 @@ def test_counts_are_of_the_questions_that_both_scored_by_class() -> None:
             if scored[0, n] and scored[1, n] and row.name in ("all", classes[n]):
                 cells[bool(right[0, n]), bool(right[1, n])] += 1
         assert [row.neither, row.gained, row.lost, row.both] == [*cells.values()]
-    with pytest.raises(InputError, match="no question that lstm and kvp can both score"):
-        paired(lstm, kvp, ("query", "candidate"), classes, np.zeros(200, np.bool_))

@@ -284,7 +284,7 @@ def test_half_precision_is_refused_with_what_to_do() -> None:
 
 
 def test_a_model_without_attention_says_so() -> None:
-    with pytest.raises(InputError, match="looks back at nothing"):
+    with pytest.raises(InputError, match="attends to nothing"):
         wrapped("daniluk2017/lstm")(torch.zeros(1, 2, dtype=torch.long), output_attentions=True)
 
 

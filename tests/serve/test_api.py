@@ -222,7 +222,8 @@ def test_models_are_described(client: TestClient, folders: Mapping[str, Path]) -
     assert (spans["gates"], kvp["gates"], unopened["states"], sentences["state"]) == (True, False, ["line"], "line")
     assert lstm["diagram"]["memory"] is None and kvp["diagram"]["memory"]["shape"] == "12 → 4"
     assert bigram["diagram"] is None and bigram["curves"] == [] and bigram["parameters"] is None
-    assert kvp["perplexity"]["protocol"].endswith("state reset at each document") and kvp["parameters"] > 0
+    assert "state reset at each of" in kvp["perplexity"]["protocol"] and kvp["parameters"] > 0
+    assert "every token but the first of each line" in unopened["perplexity"]["protocol"]
     assert kvp["perplexity"]["value"] == pytest.approx(min(row["valid"] for row in kvp["curves"]))
     assert [len(model["examples"]) for model in answer["models"]] == [5] * 6
 
@@ -398,6 +399,27 @@ def test_what_is_remembered_holds_the_bytes_that_are_counted(tiny_run: Path, lst
         for readout, state, size in memo._values.values():
             kept = [*state.flat().values(), readout.features]
             assert all(x.untyped_storage().nbytes() == x.nbytes for x in kept) and sum(x.nbytes for x in kept) <= size
+
+
+def test_words_that_a_convention_leaves_out_leave_the_others_their_tokens(tiny_run: Path) -> None:
+    runs = runs_of(tiny_run)
+    runs.all[0].model.texts.convention = "ptb"
+    (item,) = client_of(runs, Work(1, 8)).post("/api/read", json={"run": "1", "text": "the ; cat !"}).json()["items"]
+    tokens = item["record"]["tokens"]
+    assert [(word["text"], [tokens[at] for at in word["tokens"]]) for word in item["words"]] == [
+        ("the", ["the"]),
+        ("cat", ["cat"]),
+    ]
+
+
+@pytest.mark.parametrize("state", ["line", "carry"])
+def test_blank_lines_before_a_text_move_its_words_alone(bytes_run: Path, state: str) -> None:
+    client = client_of(runs_of(bytes_run), Work(1, 8))
+    asked = {"run": "1", "state": state, "text": "\n\nthe cat"}
+    (item,) = client.post("/api/read", json=asked).json()["items"]
+    assert [(word["text"], word["start"]) for word in item["words"]] == [("the", 2), ("cat", 6)]
+    tokens = item["record"]["tokens"]
+    assert "".join(tokens[at] for at in item["words"][0]["tokens"]) == "the"
 
 
 def test_a_run_of_bytes_is_read_by_word_and_written_as_text(bytes_run: Path) -> None:

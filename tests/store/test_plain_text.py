@@ -53,5 +53,5 @@ def test_a_word_is_read_as_it_was_and_never_as_a_formula(words: list[str], numbe
 
 def test_a_column_of_numbers_stays_one() -> None:
     assert cells_line(["-", "-LRB-", "10,000", 'a"b', -0.5, 3]) == '-\t-LRB-\t10,000\t"a""b"\t-0.5\t3\n'
-    assert csv_bytes([("=1+1", "", -0.5)], gaps=True) == b'"=1+1",,-0.5\n'
+    assert cells_line(["=1+1", "", -0.5], ",") == '"=1+1",,-0.5\n'
     assert csv_bytes([("-5", -5)]) == b'"-5",-5\n'

@@ -7,7 +7,7 @@ class CacheView {
     this.reader = reader;
     this.gave = make("p", "note");
     this.peaks = make("ol", "peaks");
-    reader.panel.append(make("div", "cached", heading("The ", term("cache")), this.gave, this.peaks));
+    reader.panel.append(make("div", "cached", make("h2", "", "The ", term("cache")), this.gave, this.peaks));
   }
 
   seen(t) {

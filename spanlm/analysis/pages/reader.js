@@ -391,7 +391,3 @@ function cameHead(reader, t, expected) {
   if (came !== asRead) parts.push(make("p", "note", "not in its vocabulary: read as ", term("<unk>")));
   return parts;
 }
-
-function heading(text, ...more) {
-  return make("h2", "", text, ...more);
-}

@@ -24,8 +24,8 @@ class SpansView extends LooksView {
     const columns = Object.entries(this.parts).map(([part, list]) => make("div", "", make("h3", "", names[part]), list));
     this.reader.panel.replaceChildren(
       this.came,
-      make("div", "gated", heading("The ", term("gate")), this.gate, this.preferred),
-      make("div", "expected", heading("Expected by"), make("div", "three", ...columns)),
+      make("div", "gated", make("h2", "", "The ", term("gate")), this.gate, this.preferred),
+      make("div", "expected", make("h2", "", "Expected by"), make("div", "three", ...columns)),
       make("div", "looked spans", this.spans, this.lags, this.peaks));
     layKey(this.reader, nearest ? "just read, in no span yet" : "just read", darkest,
       weights.some((row) => row.some((weight) => weight > 10000 * darkest)));

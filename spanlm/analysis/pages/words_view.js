@@ -32,9 +32,9 @@ class WordsView extends LooksView {
   layPanel() {
     const { nearest, darkest, weights } = this.reader.content;
     const looked = this.attends
-      ? make("div", "looked", heading("", term("attention", "It looked at")), this.lags, this.peaks, this.meanKey)
+      ? make("div", "looked", make("h2", "", term("attention", "It looked at")), this.lags, this.peaks, this.meanKey)
       : make("div", "looked", make("p", "note", "It has no memory to look into: all it knows of the text is in the ", term("state"), " of its encoder."));
-    this.reader.panel.replaceChildren(this.came, make("div", "expected", heading("It expected"), this.expected), looked);
+    this.reader.panel.replaceChildren(this.came, make("div", "expected", make("h2", "", "It expected"), this.expected), looked);
     layKey(this.reader, nearest ? "just read, known without looking back" : "just read (0 in the panel)", darkest,
       this.attends && weights.some((row) => row.some((weight) => weight > 1000 * darkest)));
   }

@@ -249,7 +249,7 @@ app.panes.generate = (() => {
   async function lookedAt(i) {
     const { model } = app;
     if (!model.attends) return ["It has no memory to look into."];
-    const state = model.states.includes("carry") && model.state !== "line" ? "carry" : "line";
+    const state = model.state !== "line" && model.states.includes("carry") ? "carry" : model.state;
     const text = words[i].word === "<eos>" ? context(i) : context(i + 1);
     const { record } = (await post("read", { run: model.id, text, state, attention: app.lesion || null })).items[0];
     const t = record.tokens.length - (words[i].word === "<eos>" ? 2 : 3); // the record is closed by <eos>
