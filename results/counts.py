@@ -39,7 +39,7 @@ def count() -> dict[str, dict[str, int]]:
         config = replace(config, data=replace(config.data, corpus="ptb"))
         trainer = idle_trainer(config, load_corpus(config.data))
         step = dispatched(trainer, spread(trainer.batcher, 2)[1])
-        found[preset] = {"operations": step.total, "waits": step.waits}
+        found[preset] = {"operations": sum(step.operations.values()), "waits": step.waits}
     return found
 
 
@@ -51,7 +51,7 @@ def textbook() -> dict[str, int]:
         step(segment)
     with counted() as second:
         step(segment)
-    return {"operations": second.total, "waits": second.waits}
+    return {"operations": sum(second.operations.values()), "waits": second.waits}
 
 
 def main() -> None:

@@ -71,7 +71,7 @@ def _show_speeds(name: str, training: TimedTraining) -> None:
         f"{training.parameters:,} parameters"
     )
     grid(["training", "ms a step", "tokens/s", "step MB", "an epoch", "its validation"], rows, title)
-    count, waits = training.gpu_step.total, training.gpu_step.waits
+    count, waits = training.gpu_step.operations.total(), training.gpu_step.waits
     out(f"on a GPU a step in fp32 starts {count:,} operations and waits {waits:,} {'time' if waits == 1 else 'times'}")
 
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -111,7 +110,7 @@ def time_training(
     speeds = []
     for precision in precisions(device):
         note(f"{name}, {precision}")
-        training = replace(config.training, precision=precision, device=str(device), log_every=2**31)
+        training = replace(config.training, precision=precision, device=str(device))
         trainer = idle_trainer(replace(config, training=training), corpus)
         try:
             speeds.append(_speed(trainer, options))
@@ -173,13 +172,14 @@ def spread(batcher: Batcher, count: int) -> list[Segment]:
 
 
 def _scoring_seconds(model: NextWordModel, batcher: Batcher, precision: Precision) -> float:
-    """Return the seconds of evaluation per token, over the first segments of a text."""
+    """Return the seconds of evaluation per token, over segments from all over a text."""
+    segments, protocol = spread(batcher, _SCORED), Protocol(precision=precision)
 
-    def tokens_of(segments: int) -> int:
-        return sum(map(len, read(model, islice(batcher.segments(), segments), Protocol(precision=precision))))
+    def tokens_of(some: Sequence[Segment]) -> int:
+        return sum(len(scored) for segment in some for scored in read(model, [segment], protocol))
 
-    tokens_of(1)
-    seconds, tokens = timed(partial(tokens_of, _SCORED), model.device)
+    tokens_of(segments[:1])
+    seconds, tokens = timed(partial(tokens_of, segments), model.device)
     return seconds / tokens
 
 

@@ -248,11 +248,13 @@ class BatchingConfig:
         spread, over = self.length_spread, self.longest_over
         one_order = "false with training.batching.kind=streams, which have one order; use partial_shuffle"
         drawn = spread > 0 or self.short_share > 0
+        longest = "at most training.batching.length + longest_over, the longest segment"
         require_fields(
             self,
             ("shuffle", not (self.kind == "streams" and self.shuffle), one_order),
             ("length_spread", 0 <= spread <= self.length, "in [0, training.batching.length]"),
             ("length", not drawn or self.length >= SHORTEST, f"at least {SHORTEST} where lengths are drawn"),
+            ("length_multiple", over is None or self.length_multiple <= self.length + over, longest),
             ("longest_over", over is None or spread > 0, "null unless training.batching.length_spread is positive"),
             ("group_size", size is None or (size >= 1 and self.batch_size % size == 0), divides),
         )

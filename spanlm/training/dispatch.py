@@ -13,6 +13,7 @@ value that is read is 1 here, and a mask is true everywhere.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from torch.utils._pytree import tree_leaves
 from spanlm.data.batching import Segment
 from spanlm.models.counting import shapes_alone
 from spanlm.training.optimizers import build_optimizer
+from spanlm.training.setup import hold_all_but_new
 from spanlm.training.trainer import Trainer
 
 CUDNN = ("lstm", "rnn_tanh")
@@ -38,20 +40,12 @@ CUDNN = ("lstm", "rnn_tanh")
 class DispatchedStep:
     """What a training step asks of a GPU: operations by name, and waits."""
 
-    operations: dict[str, int] = field(default_factory=dict)
+    operations: Counter[str] = field(default_factory=Counter)
     waits: int = 0
-
-    @property
-    def total(self) -> int:
-        return sum(self.operations.values())
 
     def to_json(self) -> dict[str, Any]:
         """Return the number of operations and waits, and the operations by name, the most frequent first."""
-        by_name = sorted(self.operations.items(), key=lambda item: -item[1])
-        return {"operations": self.total, "waits": self.waits, "by_name": by_name}
-
-    def add(self, name: str) -> None:
-        self.operations[name] = self.operations.get(name, 0) + 1
+        return {"operations": self.operations.total(), "waits": self.waits, "by_name": self.operations.most_common()}
 
 
 def dispatched(trainer: Trainer, segment: Segment) -> DispatchedStep:
@@ -61,6 +55,8 @@ def dispatched(trainer: Trainer, segment: Segment) -> DispatchedStep:
     """
     trainer.device, trainer.graphs = torch.device("meta"), None
     trainer.model = shapes_alone(trainer.config.model, len(trainer.corpus.vocabulary)).train()
+    if trainer.config.training.learns == "memory":
+        hold_all_but_new(trainer.model)
     trainer.optimizer = build_optimizer(trainer.config.training.optimizer, trainer.model)
     trainer.state = trainer.initial = trainer.model.init_state(len(trainer.streams))
     with counted():
@@ -106,12 +102,12 @@ class _Recurrent(torch.autograd.Function):
         ctx.step = step
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(x, *inputs)
-        step.add("cudnn_rnn")
+        step.operations["cudnn_rnn"] += 1
         return x.new_empty(*x.shape[:2], inputs[0].shape[-1]), *map(torch.empty_like, inputs[:states])
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        ctx.step.add("cudnn_rnn_backward")
+        ctx.step.operations["cudnn_rnn_backward"] += 1
         return None, None, *map(torch.empty_like, ctx.saved_tensors)
 
 
@@ -131,7 +127,7 @@ class _Dispatched(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name, kwargs = str(func), kwargs or {}
         on_meta = any(getattr(x, "device", x) == torch.device("meta") for x in tree_leaves((args, kwargs)))
         if on_meta and name.startswith("aten.") and not func.is_view and not re.search("empty|detach", name):
-            self.counted.add(name.removeprefix("aten."))
+            self.counted.operations[name.removeprefix("aten.")] += 1
         if isinstance(x := args[0] if args else None, Tensor) and x.is_meta:
             if name == "aten._local_scalar_dense.default":
                 self.counted.waits += 1

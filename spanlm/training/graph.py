@@ -52,13 +52,6 @@ Compute = Callable[[Segment, LMState, Rate], Computed]
 """Does a whole step on tensors of the device, without waiting for it."""
 
 
-class Fixed(NamedTuple):
-    """The memory that a recorded step reads."""
-
-    segment: Segment
-    state: LMState
-
-
 class RecordedSteps(ABC):
     """Steps of a training, each recorded when its shape has come often enough, and then replayed."""
 
@@ -66,7 +59,7 @@ class RecordedSteps(ABC):
         self.compute: Compute = compute
         self.device: torch.device = device
         self.rate: Tensor = torch.zeros((), device=device)
-        self.recorded: dict[Shape, tuple[Fixed, Callable[[], Computed]]] = {}
+        self.recorded: dict[Shape, tuple[Segment, LMState, Callable[[], Computed]]] = {}
         self._seen = Counter[Shape]()
 
     def __call__(self, segment: Segment, state: LMState, rate: float) -> Computed:
@@ -78,16 +71,16 @@ class RecordedSteps(ABC):
             if self._seen[shape] <= USUAL or len(self.recorded) >= MOST:
                 return self.compute(segment.to(self.device), state, self.rate)
             parts = {name: getattr(segment, name).to(self.device, copy=True) for name in _READ}
-            fixed = Fixed(replace(segment, **parts), state.map(torch.clone))
-            self.recorded[shape] = fixed, self.record(fixed)
-        fixed, replay = self.recorded[shape]
+            held = replace(segment, **parts), state.map(torch.clone)
+            self.recorded[shape] = *held, self.record(*held)
+        read, before, replay = self.recorded[shape]
         for name in _READ:
-            getattr(fixed.segment, name).copy_(getattr(segment, name), non_blocking=True)
-        torch._foreach_copy_([*fixed.state.flat().values()], [*state.flat().values()])
+            getattr(read, name).copy_(getattr(segment, name), non_blocking=True)
+        torch._foreach_copy_([*before.flat().values()], [*state.flat().values()])
         return replay()
 
     @abstractmethod
-    def record(self, fixed: Fixed) -> Callable[[], Computed]:
+    def record(self, segment: Segment, state: LMState) -> Callable[[], Computed]:
         """Record `compute` on this memory without doing it; return how to replay it."""
 
 
@@ -107,11 +100,11 @@ class Graphs(RecordedSteps):
         others.wait_stream(self._stream)
         return computed
 
-    def record(self, fixed: Fixed) -> Callable[[], Computed]:
+    def record(self, segment: Segment, state: LMState) -> Callable[[], Computed]:
         graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
-                computed = self.compute(fixed.segment, fixed.state, self.rate)
+                computed = self.compute(segment, state, self.rate)
         except RuntimeError as error:  # the allocator and the generator may be left as they were in the middle
             why = f"a step of this model cannot be recorded as a CUDA graph: {str(error).splitlines()[0]}"
             raise RunError(

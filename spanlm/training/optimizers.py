@@ -42,10 +42,10 @@ class Optimizer(ABC):
     entries: ClassVar[tuple[str, ...]] = ()
     """Names of the tensors that the kernel keeps for each parameter."""
 
-    def __init__(self, parameters: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0) -> None:
+    def __init__(self, parameters: Iterable[nn.Parameter], config: OptimizerConfig) -> None:
         self.parameters: list[Tensor] = list(parameters)
-        self.lr: float = lr
-        self.weight_decay: float = weight_decay
+        self.config: OptimizerConfig = config
+        self.lr: float = config.lr
         self.state: defaultdict[Tensor, dict[str, Tensor]] = defaultdict(dict)
 
     def zero_grad(self) -> None:
@@ -59,7 +59,7 @@ class Optimizer(ABC):
     def update(self, lr: float | Tensor, unless: Tensor | None = None) -> None:
         """Move the parameters that have a gradient, unless `unless`, a float32, is 1: nothing waits for a GPU."""
         if pairs := [(parameter, parameter.grad) for parameter in self.parameters if parameter.grad is not None]:
-            settings = {"fused": True, "lr": lr, "weight_decay": self.weight_decay, "maximize": False}
+            settings = {"fused": True, "lr": lr, "weight_decay": self.config.weight_decay, "maximize": False}
             self._move([parameter for parameter, _ in pairs], [grad for _, grad in pairs], found_inf=unless, **settings)
 
     def finish(self) -> None:  # noqa: B027
@@ -84,15 +84,9 @@ class Adam(Optimizer):
     entries: ClassVar[tuple[str, ...]] = ("step", "exp_avg", "exp_avg_sq")
     decoupled: ClassVar[bool] = False
 
-    def __init__(
-        self, parameters: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0, beta2: float = 0.999
-    ) -> None:
-        super().__init__(parameters, lr, weight_decay)
-        self.beta2 = beta2
-
     def _move(self, parameters: list[Tensor], grads: list[Tensor], **settings: Any) -> None:
         steps, means, squares = self._kept(parameters)
-        betas: dict[str, Any] = {"beta1": 0.9, "beta2": self.beta2, "eps": 1e-8, "amsgrad": False}
+        betas: dict[str, Any] = {"beta1": 0.9, "beta2": self.config.beta2, "eps": 1e-8, "amsgrad": False}
         settings |= {"decoupled_weight_decay": self.decoupled}
         adam(parameters, grads, means, squares, [], steps, **betas, **settings)
 
@@ -118,8 +112,8 @@ class Adagrad(Optimizer):
 
     entries: ClassVar[tuple[str, ...]] = ("step", "sum")
 
-    def __init__(self, parameters: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0) -> None:
-        super().__init__(parameters, lr, weight_decay)
+    def __init__(self, parameters: Iterable[nn.Parameter], config: OptimizerConfig) -> None:
+        super().__init__(parameters, config)
         self._kept(self.parameters)  # checkpoints from before the first step contain this state
 
     def _move(self, parameters: list[Tensor], grads: list[Tensor], **settings: Any) -> None:
@@ -143,18 +137,15 @@ class NTASGD(SGD):
     but the first uses the rate set for the step before, and the average leaves w_1 out.
     """
 
-    def __init__(
-        self, parameters: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0, lagged_rates: bool = False
-    ) -> None:
-        super().__init__(parameters, lr, weight_decay)
-        self.lagged_rates = lagged_rates
+    def __init__(self, parameters: Iterable[nn.Parameter], config: OptimizerConfig) -> None:
+        super().__init__(parameters, config)
         # K; None before averages begin, 0 to begin with the next step, over no weights before it
         self.averaged_steps: int | None = None
-        self.late_rate: float = lr  # with lagged rates, the rate of the next step
+        self.late_rate: float = config.lr  # with lagged rates, the rate of the next step
 
     def begin(self) -> None:
         wanted = self.lr
-        if self.lagged_rates and self.averaged_steps:  # the first averaged step uses the rate as set
+        if self.config.lagged_rates and self.averaged_steps:  # the first averaged step uses the rate as set
             self.lr: float = self.late_rate
         self.late_rate = wanted
 
@@ -163,7 +154,7 @@ class NTASGD(SGD):
         if self.averaged_steps is None:
             return
         self.averaged_steps += 1
-        weight = 1 / max(1, self.averaged_steps - self.lagged_rates)  # w̄ += (w − w̄) / K
+        weight = 1 / max(1, self.averaged_steps - self.config.lagged_rates)  # w̄ += (w − w̄) / K
         states = [self.state[parameter] for parameter in self.parameters]
         if "average" not in states[0]:
             for state, parameter in zip(states, self.parameters, strict=True):
@@ -194,15 +185,17 @@ def averaged(optimizer: Optimizer) -> Iterator[bool]:
         optimizer.exchange()
 
 
+OPTIMIZERS: dict[str, type[Optimizer]] = {
+    "adam": Adam,
+    "adamw": AdamW,
+    "adagrad": Adagrad,
+    "sgd": SGD,
+    "nt_asgd": NTASGD,
+}
+
+
 def build_optimizer(config: OptimizerConfig, model: nn.Module) -> Optimizer:
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    if config.kind == "nt_asgd":
-        return NTASGD(parameters, config.lr, config.weight_decay, config.lagged_rates)
-    if config.kind in ("adam", "adamw"):
-        kind = AdamW if config.kind == "adamw" else Adam
-        return kind(parameters, config.lr, config.weight_decay, config.beta2)
-    kinds: dict[str, type[Adagrad | SGD]] = {"adagrad": Adagrad, "sgd": SGD}
-    return kinds[config.kind](parameters, config.lr, config.weight_decay)
+    return OPTIMIZERS[config.kind]([p for p in model.parameters() if p.requires_grad], config)
 
 
 def optimizer_state(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]:

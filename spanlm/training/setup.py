@@ -21,6 +21,7 @@ from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.language_model import LanguageModel
 from spanlm.store.machine import memory, pick_device
 from spanlm.store.run_folder import CONFIG, copy_weights, read_weights, vocabulary_file
+from spanlm.training.optimizers import OPTIMIZERS
 
 Group = TypeVar("Group", bound=Any)
 
@@ -150,7 +151,7 @@ def refuse_too_large(config: RunConfig, vocabulary_size: int, streams: int = 1, 
     copies, token = 1, 17  # two ids and the mask
     if steps and pick_device(training.device, "training.device").type == "cpu":
         if training.learns == "all":  # gradients, and the optimiser's state
-            copies = {"adam": 4, "adagrad": 3}.get(training.optimizer.kind, 2)
+            copies = 2 + sum(entry != "step" for entry in OPTIMIZERS[training.optimizer.kind].entries)
         if training.batching.group_size is None:  # words and outputs, in bfloat16
             token += 2 * (model.embedding_size + model.encoder.output_size)
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -105,14 +104,14 @@ class Sweep:
                     raise InputError(
                         "training.seed", options["training.seed"], f"leave it out beside seeds: {self.seeds}"
                     )
-                yield {name: value if isinstance(value, str) else _json(name, value) for name, value in options.items()}
+                yield {name: _as_option(name, value) for name, value in options.items()}
 
 
-def _json(name: str, value: object) -> str:
-    try:
-        return json.dumps(value)
-    except TypeError:
-        raise InputError(name, value, f"is a {type(value).__name__} to YAML", "Put it in quotes") from None
+def _as_option(name: str, value: object) -> str:
+    """Write a value as on the command line; InputError: YAML made something else of it."""
+    if not isinstance(value, str | int | float | list | None):
+        raise InputError(name, value, f"is a {type(value).__name__} to YAML", "Put it in quotes")
+    return as_written(value)
 
 
 def labels(names: Sequence[str]) -> dict[str, str]:

@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from spanlm.models.encoders.awd_lstm import weight_drop
 from spanlm.models.language_model import LanguageModel, gaussian_noise, word_dropout
-from spanlm.models.ops.dropout import mask_on_gpu, rounded
+from spanlm.models.ops.dropout import dropout, locked_dropout, mask_on_gpu, rounded
 from tests.models import small
 from tests.models.small import bitwise, language_model, words
 
@@ -54,7 +53,7 @@ def test_weights_are_dropped_each_by_itself_and_keep_their_expectation(
     dropped = (
         weight * mask_on_gpu(shape, rate, weight, None) / (1 - rounded(rate))
         if gpu
-        else weight_drop(weight, rate, True)
+        else dropout(weight, rate, True, streams=None)
     )
     out = (dropped == 0).double()
     assert dropped.unique().tolist() == pytest.approx([0, 2 / (1 - rate)], rel=2**-14)
@@ -69,9 +68,20 @@ def test_weights_are_dropped_each_by_itself_and_keep_their_expectation(
 @pytest.mark.parametrize(("rate", "share"), [(1e-9, 0), (1 - 1e-9, 1 - 2**-16)])
 def test_extreme_rates_are_the_nearest_that_16_bits_have(rate: float, share: float) -> None:
     torch.manual_seed(0)
-    dropped = weight_drop(torch.ones(1000, 1000, dtype=torch.float64), rate, True)
+    dropped = dropout(torch.ones(1000, 1000, dtype=torch.float64), rate, True, streams=None)
     assert (dropped == 0).double().mean().item() == pytest.approx(share, abs=2**-16)
     assert set(dropped.unique().tolist()) <= {0.0, 1 / (1 - share)}
+
+
+def test_a_locked_mask_in_bfloat16_keeps_its_expectation() -> None:
+    """1 / 0.75 is 1.3333, and 1.3359 in bfloat16, for every unit of every step."""
+    torch.manual_seed(0)
+    x = torch.linspace(1, 2, 129, dtype=torch.bfloat16).expand(2, 1, 129)
+    dropped = locked_dropout(x, 0.25, True)
+    kept = dropped[0, 0] != 0
+    assert dropped.dtype == x.dtype
+    ratio = (dropped[0, 0, kept].double() / x[0, 0, kept].double()).mean().item()
+    assert ratio == pytest.approx(1 / 0.75, rel=5e-4)
 
 
 def test_the_input_is_dropped_in_training_alone() -> None:

@@ -61,27 +61,27 @@ def matrices(encoder: AWDLSTMEncoder) -> list[nn.Parameter]:
 def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """What is drawn from now on, in order: masks of units (B, H) and of weights (4H, H)."""
     drawn: list[Tensor] = []
-    draw, drop = dropout.dropout_mask, awd_lstm.weight_drop
+    draw, drop = dropout.dropout_mask, awd_lstm.dropout
 
     def mask_of_units(*given: Any, streams: int) -> Tensor:
         drawn.append(draw(*given, streams=streams))
         return drawn[-1]
 
-    def mask_of_weights(weight: Tensor, rate: float, training: bool) -> Tensor:
-        dropped = drop(weight, rate, training)
+    def mask_of_weights(weight: Tensor, rate: float, training: bool, streams: None) -> Tensor:
+        dropped = drop(weight, rate, training, streams)
         if dropped is not weight:
             drawn.append((dropped / weight).detach())
         return dropped
 
     monkeypatch.setattr(dropout, "dropout_mask", mask_of_units)
-    monkeypatch.setattr(awd_lstm, "weight_drop", mask_of_weights)
+    monkeypatch.setattr(awd_lstm, "dropout", mask_of_weights)
     return drawn
 
 
 def replayed(monkeypatch: pytest.MonkeyPatch, drawn: list[Tensor], device: str) -> None:
     masks = [mask.to(device) for mask in drawn]
     monkeypatch.setattr(dropout, "dropout_mask", lambda *given, **more: masks.pop(0))
-    monkeypatch.setattr(awd_lstm, "weight_drop", lambda weight, *given: weight * masks.pop(0))
+    monkeypatch.setattr(awd_lstm, "dropout", lambda weight, *given, **more: weight * masks.pop(0))
 
 
 def choose(monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:

@@ -78,7 +78,7 @@ def step_of(preset: str, corpus: Path) -> DispatchedStep:
 @pytest.mark.parametrize("preset", LIMITS)
 def test_a_step_starts_no_more_operations_than_before(preset: str, corpus: Path) -> None:
     step, (operations, waits) = step_of(preset, corpus), LIMITS[preset]
-    assert step.total <= operations, step.operations
+    assert step.operations.total() <= operations, step.operations
     assert step.waits <= waits
 
 

@@ -11,10 +11,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from spanlm.config import RunConfig
+from spanlm.data.batching import Segment
 from spanlm.data.corpora import Corpus
+from spanlm.models.interfaces import LMState
 from spanlm.training import graph
 from spanlm.training.dispatch import dispatched
-from spanlm.training.graph import Computed, Fixed, Graphs, RecordedSteps
+from spanlm.training.graph import Computed, Graphs, RecordedSteps
 from spanlm.training.run import train
 from spanlm.training.trainer import Trainer
 from tests.cases import rest_slow
@@ -28,11 +30,11 @@ RECORDABLE = [name for name, config in RUNS.items() if config().training.optimiz
 class Rehearsed(RecordedSteps):
     """As graphs do: all results of a shape come in the same memory, which the next replay overwrites."""
 
-    def record(self, fixed: Fixed) -> Callable[[], Computed]:
+    def record(self, segment: Segment, state: LMState) -> Callable[[], Computed]:
         kept: list[Computed] = []
 
         def replay() -> Computed:
-            computed = self.compute(fixed.segment, fixed.state, self.rate)
+            computed = self.compute(segment, state, self.rate)
             if not kept:
                 kept.append(computed)
             pairs = zip(*([x.numbers, *x.state.flat().values()] for x in (kept[0], computed)), strict=True)

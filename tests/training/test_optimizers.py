@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from spanlm.training.config import OptimizerConfig
 from spanlm.training.optimizers import NTASGD, SGD, Adagrad, Adam, AdamW, Optimizer, averaged
 from spanlm.training.position import stagnated
 
@@ -51,7 +52,7 @@ def weights() -> list[nn.Parameter]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_steps_are_torch_s_bit_for_bit(kind: str, decay: float) -> None:
     ours, theirs = weights(), weights()
-    mine: Any = KINDS[kind][0](ours, lr=0.1, weight_decay=decay)
+    mine: Any = KINDS[kind][0](ours, OptimizerConfig(kind=kind, lr=0.1, weight_decay=decay))
     other: Any = KINDS[kind][1](theirs, lr=0.1, weight_decay=decay, fused=True)
     for number in range(1, 6):
         mine.lr = 0.1 / number
@@ -160,7 +161,7 @@ def double() -> Iterator[None]:
 def test_lagged_rates_are_torch_s_asgd(decay: float) -> None:
     """As in the code of AWD-LSTM: SGD, then a new ASGD(lr, t0=0, lambd=0) over the weights as they are."""
     ours, theirs = Walk(), Walk()
-    optimizer = NTASGD(ours.weights, lr=30.0, weight_decay=decay, lagged_rates=True)
+    optimizer = NTASGD(ours.weights, OptimizerConfig(kind="nt_asgd", lr=30.0, weight_decay=decay, lagged_rates=True))
     sgd = torch.optim.SGD(theirs.weights, lr=30.0, weight_decay=decay)
     for mine, other in zip(ours.steps(optimizer, RATES[:3]), theirs.steps(sgd, RATES[:3]), strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-12, atol=1e-12)
@@ -180,7 +181,7 @@ def walk_of(walk: Walk) -> Tensor:
 @pytest.mark.parametrize("error", [None, ValueError(), KeyboardInterrupt()], ids=repr)
 def test_weights_come_back_whatever_happens(error: BaseException | None) -> None:
     walk = Walk(torch.float32)
-    optimizer = NTASGD(walk.weights, lr=1.0)
+    optimizer = NTASGD(walk.weights, OptimizerConfig(kind="nt_asgd", lr=1.0))
     optimizer.averaged_steps = 0
     list(walk.steps(optimizer, RATES))
     weights, places = walk_of(walk), [weight.data_ptr() for weight in walk.weights]
@@ -197,7 +198,7 @@ def test_weights_come_back_whatever_happens(error: BaseException | None) -> None
 def test_a_kernel_still_finds_the_weights_in_one_piece() -> None:
     """Warnings are errors: one would say that the LSTM's weights are copied at every call."""
     lstm = nn.LSTM(4, 6).cuda()
-    optimizer = NTASGD(lstm.parameters(), lr=0.1)
+    optimizer = NTASGD(lstm.parameters(), OptimizerConfig(kind="nt_asgd", lr=0.1))
     optimizer.averaged_steps = 0
     x = torch.randn(5, 3, 4, device="cuda")
     for _ in range(3):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from spanlm.config import RunConfig
+from spanlm.config import RunConfig, with_options
 from spanlm.errors import InputError
 from spanlm.training.position import Position
 from spanlm.training.sweep import Result, Setting, Sweep, differences, folder_name, labels, ranked, table_csv
@@ -22,6 +22,8 @@ def test_every_run_of_the_list_is_combined_with_every_point_of_the_grid(tmp_path
         {"data.corpus": "x", **first, "c": c, "d.e": "true"} for first in ({"a.b": "1"}, {}) for c in ("0.5", "null")
     ]
     assert list(sweep(tmp_path, "preset: demo").overrides()) == [{}]
+    (kept,) = sweep(tmp_path, "runs: [{training.keep_at: [100K, 1M]}]").overrides()
+    assert with_options(RunConfig(), kept).training.keep_at == ("100K", "1M")
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from torch.func import functional_call
 from spanlm.models.encoders.stacks import EncoderConfig, FusedLSTM, in_one_chunk, zeros_of
 from spanlm.models.interfaces import Encoder, Init, Tensors
 from spanlm.models.kernels import loop_is_faster
-from spanlm.models.ops.dropout import dropped, locked_dropout
+from spanlm.models.ops.dropout import dropout, locked_dropout
 from spanlm.models.ops.lstm import lstm_layer
 from spanlm.options import RATE, at_least, option, options
 
@@ -106,15 +106,9 @@ class AWDLSTMEncoder(Encoder):
     def _weights(self, layer: FusedLSTM) -> Tensors:
         weights: Tensors = dict(layer.named_parameters())
         raw = weights["weight_hh_l0"]
-        dropped = weight_drop(raw, self.config.weight_drop, self.training)
+        # for a segment, of all steps and streams (DropConnect, Wan et al., 2013)
+        dropped = dropout(raw, self.config.weight_drop, self.training, streams=None)
         if dropped is raw:
             return weights
         weights["weight_hh_l0"] = dropped
         return weights if raw.is_cpu else in_one_chunk(weights)
-
-
-def weight_drop(weight: Tensor, rate: float, training: bool) -> Tensor:
-    """Drop single weights for a segment, of all steps and streams (DropConnect, Wan et al., 2013)."""
-    if not training or not rate:
-        return weight
-    return dropped(weight, rate)

@@ -22,6 +22,7 @@ are would make a GPU wait, so there the mixture is one of linear softmaxes.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -30,7 +31,6 @@ from torch import Tensor, nn
 
 from spanlm.errors import InputError
 from spanlm.models.heads.softmax import (
-    AdversarialConfig,
     AdversarialHead,
     LinearGradients,
     LinearSoftmax,
@@ -155,7 +155,7 @@ def mixture_log_prob(
 
 
 @options("model.head")
-class MixtureOfSoftmaxesConfig(AdversarialConfig):
+class MixtureOfSoftmaxesConfig:
     """A mixture of softmaxes."""
 
     kind: Literal["mixture_of_softmaxes"] = option("which head", default="mixture_of_softmaxes")
@@ -210,7 +210,7 @@ class MixtureOfSoftmaxesHead(AdversarialHead):
         self.adversarial: float = config.adversarial
         self.latent: nn.Linear = nn.Linear(readout_size, config.experts * size)
         self.prior: nn.Linear = nn.Linear(readout_size, config.experts, bias=False)
-        weight, bias = output_weights(config, embedding, size, init)
+        weight, bias = output_weights(embedding, size, init, tied=config.tied, bias=config.bias)
         self.weight: Tensor = weight
         self.bias: nn.Parameter | None = bias
 
@@ -226,12 +226,9 @@ class MixtureOfSoftmaxesHead(AdversarialHead):
 
     def own_log_probs(self, features: Tensor) -> Tensor:
         pairs = zip(self._log_prior(features).unbind(-1), self._seen(features).unbind(-2), strict=True)
-        log_p = None
-        for log_share, seen in pairs:
-            expert_log_p = wide_logits(seen, self.weight, self.bias).log_softmax(-1) + log_share.unsqueeze(-1)
-            log_p = expert_log_p if log_p is None else torch.logaddexp(log_p, expert_log_p)
-        assert log_p is not None  # there is an expert
-        return log_p
+        # one by one, so that memory holds two distributions (T, B, V), not K
+        experts = (wide_logits(x, self.weight, self.bias).log_softmax(-1) + share.unsqueeze(-1) for share, x in pairs)
+        return functools.reduce(torch.logaddexp, experts)
 
     def _seen(self, features: Tensor) -> Tensor:
         latent = locked_dropout(self.latent(features).tanh(), self.latent_dropout, self.training)

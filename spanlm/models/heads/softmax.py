@@ -233,16 +233,8 @@ class AdversarialHead(MixingHead):
         return (change * x).sum(1)
 
 
-class AdversarialConfig:
-    """The base of configurations of heads that train against an adversary."""
-
-    tied: bool
-    bias: bool
-    adversarial: float
-
-
 @options("model.head")
-class SoftmaxConfig(AdversarialConfig):
+class SoftmaxConfig:
     """A linear layer and a softmax."""
 
     kind: Literal["softmax"] = option("which head", default="softmax")
@@ -285,12 +277,12 @@ class SoftmaxConfig(AdversarialConfig):
 
 
 def output_weights(
-    config: AdversarialConfig, embedding: nn.Embedding, size: int, init: Init
+    embedding: nn.Embedding, size: int, init: Init, *, tied: bool, bias: bool
 ) -> tuple[Tensor, nn.Parameter | None]:
     """Return W (V, D), the embedding's if it is tied, and b (V,)."""
     words = embedding.num_embeddings
-    weight = embedding.weight if config.tied else nn.Parameter(init.start(torch.empty(words, size)))
-    return weight, nn.Parameter(init.start(torch.empty(words), bias=True)) if config.bias else None
+    weight = embedding.weight if tied else nn.Parameter(init.start(torch.empty(words, size)))
+    return weight, nn.Parameter(init.start(torch.empty(words), bias=True)) if bias else None
 
 
 class SoftmaxHead(AdversarialHead):
@@ -303,7 +295,7 @@ class SoftmaxHead(AdversarialHead):
                 f"model.head.tied=true needs a readout as wide as the embedding: the readout has {readout_size} "
                 f"units, model.embedding_size is {embedding.embedding_dim}. Set model.embedding_size={readout_size}."
             )
-        weight, bias = output_weights(config, embedding, readout_size, init)
+        weight, bias = output_weights(embedding, readout_size, init, tied=config.tied, bias=config.bias)
         self.weight: Tensor = weight
         self.bias: nn.Parameter | None = bias
         self.projection: nn.Linear | None = nn.Linear(readout_size, readout_size) if config.projection else None

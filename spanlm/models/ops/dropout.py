@@ -15,6 +15,8 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor
 
+from spanlm.models.ops.precision import wide_dtype
+
 _SHARE = ContextVar("share", default=(0, 1))
 
 
@@ -61,8 +63,8 @@ def keep_mask(shape: Sequence[int], rate: float, device: torch.device, streams: 
 
 
 def dropout_mask(shape: Sequence[int], rate: float, like: Tensor, streams: int | None) -> Tensor:
-    """Draw a mask with the type and device of `like`."""
-    return _ones_and_zeros(shape, rate, like, streams).to(like.dtype).div_(1 - rounded(rate))
+    """Draw a mask on the device of `like`, of its type but for bfloat16: that would round 1 / (1 − rate)."""
+    return _ones_and_zeros(shape, rate, like, streams).to(wide_dtype(like.dtype)).div_(1 - rounded(rate))
 
 
 def _ones_and_zeros(shape: Sequence[int], rate: float, like: Tensor, streams: int | None) -> Tensor:
@@ -74,15 +76,10 @@ def mask_on_gpu(shape: Sequence[int], rate: float, like: Tensor, streams: int | 
     return drawn(lambda shape: like.new_empty(shape).bernoulli_(1 - rounded(rate)), shape, streams)
 
 
-def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
-    """Drop numbers of x (T, B, D) independently."""
+def dropout(x: Tensor, rate: float, training: bool, streams: int | None = 1) -> Tensor:
+    """Drop numbers of x (T, B, D) independently, or those of weights, with `streams` None."""
     if not training or not rate:
         return x
-    return dropped(x, rate, streams=1)
-
-
-def dropped(x: Tensor, rate: float, streams: int | None = None) -> Tensor:
-    """Drop numbers of x independently."""
     return x * _ones_and_zeros(x.shape, rate, x, streams) / (1 - rounded(rate))
 
 
@@ -90,4 +87,4 @@ def locked_dropout(x: Tensor, rate: float, training: bool) -> Tensor:
     """Drop units of x (T, B, D) for all T steps: one mask (B, D) for the segment."""
     if not training or not rate:
         return x
-    return x * dropout_mask(x.shape[1:], rate, x, streams=0)
+    return (x * dropout_mask(x.shape[1:], rate, x, streams=0)).to(x.dtype)

@@ -252,7 +252,7 @@ class SpanBufferMemory(Memory):
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
         config = self.config
         mask = dropout_mask(h.shape[1:], config.dropout, h, 0) if self.training and config.dropout else None
-        asking = h if mask is None else h * mask
+        asking = h if mask is None else (h * mask).to(h.dtype)
         states = torch.cat([cleared(state["states"], state["filled"]).to(h.dtype), h])
         filled, grid = with_steps(state["filled"], len(h)), self._grid(len(h))
         values, span_filled = grid.spans(wide(states), filled)
