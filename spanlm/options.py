@@ -294,9 +294,8 @@ def read_group(group: type[Group], tree: Tree, name: str = "") -> Group:
         if is_dataclass(inner := _choices(kind)[0]):
             inner_tree = as_group(value, full)
             if len(_choices(kind)) > 1:
-                inner = kind_of(
-                    inner_tree, _default(group, key).kind, {choice.kind: choice for choice in _choices(kind)}, full
-                )
+                choices = {choice.kind: choice for choice in _choices(kind)}
+                inner = kind_of(inner_tree, getattr(group(), key).kind, choices, full)
             values[key] = read_group(inner, inner_tree, f"{full}.")
             continue
         try:
@@ -324,9 +323,3 @@ def as_group(value: object, name: str) -> dict[str, Any]:
         shown = text if len(text) <= 60 else f"{text[:60]}…"  # it may be a whole file
         raise InputError(name, shown, "must be a group of fields")
     return value
-
-
-def _default(group: type[Any], name: str) -> Any:
-    factory = next(member.default_factory for member in fields(group) if member.name == name)
-    assert factory is not MISSING
-    return factory()

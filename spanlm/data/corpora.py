@@ -294,7 +294,10 @@ def _vocabulary_of(config: DataConfig, source: Source, digest: str) -> Vocabular
         if config.pieces is not None:
             return read_pieces(config.pieces, cast(TrainedPieces, rule))
         return _learned_pieces(config, source, digest)
-    return _words_of(count_words(text, digest, cast(WordRule, rule), documents), config, source)
+    counts = count_words(text, digest, cast(WordRule, rule), documents)
+    if config.marks is None:
+        counts.pop("<s>", None)  # in a vocabulary it says that marks are kept: `DataConfig.keeps_marks`
+    return _words_of(counts, config, source)
 
 
 def _learned_pieces(config: DataConfig, source: Source, digest: str) -> Vocabulary:

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from spanlm.data.config import BYTES, TrainedPieces
-from spanlm.data.subwords import LEARNED_CUT, PRINTABLE, SENTENCEPIECE_CUT, Pieces, tokenizers
+from spanlm.data.subwords import ESCAPED, LEARNED_CUT, PRINTABLE, SENTENCEPIECE_CUT, Pieces, tokenizers
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary, cause, of_pieces
 from spanlm.errors import InputError
 from spanlm.store.files import expanded, regular
@@ -139,7 +139,8 @@ def _of_json(data: bytes, kind: TrainedPieces) -> Vocabulary:
         content["post_processor"] = content["truncation"] = content["padding"] = None
         model.pop("dropout", None)  # BPE dropout cuts at random
         return _with_marks(content)
-    special = {token["content"] for token in content.get("added_tokens") or ()}
+    # those of bytes have no score of their own, but 0, the best
+    special = {token["content"] for token in content.get("added_tokens") or ()} | {*ESCAPED}
     if kind == "unigram":
         return _unigram([(piece, score) for piece, score in model["vocab"] if piece not in special])
     merges = [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in model["merges"]]
@@ -236,8 +237,6 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
 
 def _printed(piece: str) -> str:
     """Return a piece of SentencePiece as bytes, printable."""
-    if len(piece) == 6 and piece.startswith("<0x"):
-        return PRINTABLE[int(piece[3:5], 16)]
     return "".join(PRINTABLE[byte] for byte in piece.replace(_MARK, " ").encode())
 
 

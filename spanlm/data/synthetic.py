@@ -65,14 +65,12 @@ class Source:
     kind: ClassVar[str]
 
     def __post_init__(self) -> None:
-        require(self.tokens >= 100, "tokens", self.tokens, "at least 100")
-        require(self.seed >= 0, "seed", self.seed, "at least 0")
         for option in fields(self):
-            value = getattr(self, option.name)
+            value, least = getattr(self, option.name), {"tokens": 100, "seed": 0}.get(option.name, 1)
             if option.type == "float":
                 require(0 < value < 1, option.name, value, "above 0 and below 1")
             else:
-                require(option.name == "seed" or value >= 1, option.name, value, "at least 1")
+                require(value >= least, option.name, value, f"at least {least}")
 
     def line(self, draw: Generator) -> list[str]:
         raise NotImplementedError

@@ -83,7 +83,7 @@ def counted(pieces: Iterable[bytes], rule: WordRule) -> Counter[str]:
     written, counts = Counter(chain.from_iterable(map(words_and_ends, pieces))), Counter[str]()
     # a written word is cut the same way everywhere, so each is cut once
     for word, number in written.items():
-        for part in cut_word(word.decode(), rule):
+        for part in cut_word(word.decode(errors="surrogateescape"), rule):
             counts[part] += number
     return counts
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spanlm.errors import InputError, RunError, require
-from spanlm.store.files import regular, replacing
+from spanlm.errors import InputError, require
+from spanlm.store.files import regular, replacing, written
 
 EOS = "<eos>"
 UNK = "<unk>"
@@ -106,11 +106,8 @@ class Vocabulary:
     def save(self, path: str | Path) -> None:
         """Write `{"format": 1, "hash": ..., "words": [...]}`, or the pieces, atomically; RunError: the disk refuses."""
         content = {"format": FORMAT, "hash": self.hash, "words": list(self.words)}
-        try:
-            with replacing(Path(path)) as file:
-                file.write((self.pieces or json.dumps(content, ensure_ascii=False, indent=0)).encode())
-        except OSError as error:
-            raise RunError(f"{path}: cannot write the vocabulary ({error.strerror}); choose another folder") from error
+        with written(Path(path), "Choose another folder."), replacing(Path(path)) as file:
+            file.write((self.pieces or json.dumps(content, ensure_ascii=False, indent=0)).encode())
 
     @classmethod
     def load(cls, path: str | Path) -> Vocabulary:

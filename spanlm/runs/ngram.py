@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -220,7 +221,8 @@ def train_ngram(
 def _write(run: NgramRun, config: NgramRunConfig, corpus: Corpus, results: Mapping[Split, Evaluation]) -> None:
     """Write the folder of a run; `config.yaml` comes last."""
     folder = run.folder
-    record_start(folder, run.model.device, None, corpus.texts, unk=corpus.unk_tokens("train"))
+    facts: dict[str, Any] = {"unk": corpus.unk_tokens("train"), "texts": corpus.texts}
+    record_start(folder, run.model.device, precision="fp32", ranks=1, **facts)
     corpus.vocabulary.save(vocabulary_file(folder, bool(corpus.vocabulary.pieces)))
     write_arpa(run.model.arpa, folder / ARPA)
     (folder / METRICS).unlink(missing_ok=True)

@@ -29,7 +29,7 @@ from spanlm.scoring.predictors import Frequencies
 from spanlm.scoring.protocol import KINDS, Protocol
 from spanlm.scoring.spelling import Speller, Spelling
 from spanlm.scoring.words import WordScore, WrittenScore, folded_scores, written_scores
-from spanlm.store.provenance import read_texts, starts
+from spanlm.store.provenance import last_fact
 from spanlm.training.config import BatchingConfig
 from spanlm.training.setup import batching_kind
 
@@ -243,11 +243,16 @@ class Texts:
             except InputError as error:
                 problem = problem or error
                 continue
-            if read_texts(self.folder).get("train", digest) != digest:
+            if self._recorded_texts.get("train", digest) != digest:
                 _LOG.info("note: %s train: %s", data.corpus, _CHANGED)
             return counts
         assert problem is not None
         raise problem.within(f"{self.folder}: the training text")
+
+    @property
+    def _recorded_texts(self) -> dict[str, str]:
+        """The SHA-256 of each part at the run's last start; empty: they are not known."""
+        return last_fact(self.folder, "texts", dict[str, str]())
 
     def frequencies(self) -> Frequencies:
         """Return the frequencies of the training text's written words; InputError: it is not known, or not there."""
@@ -261,12 +266,10 @@ class Texts:
 
     def unk_notes(self) -> list[str]:
         """Return a note if the training text had no <unk>: the model learnt nothing about unknown words."""
-        learnt: list[bool] = []
         with suppress(RunError):  # if the file is damaged, give no note
-            learnt = [bool(start["unk"]) for start in starts(self.folder) if start.get("unk") is not None]
-        if not learnt or learnt[-1]:
-            return []
-        return [f"no {UNK} was read in training, so the probabilities of unknown words mean nothing"]
+            if last_fact(self.folder, "unk", 1) == 0:
+                return [f"no {UNK} was read in training, so the probabilities of unknown words mean nothing"]
+        return []
 
     def _with_unk_notes(self, corpus: Corpus) -> Corpus:
         scored = any(map(corpus.unk_tokens, corpus.splits))
@@ -274,7 +277,7 @@ class Texts:
 
     def _with_changed_note(self, corpus: Corpus) -> Corpus:
         """Add a note if the training corpus has changed since training."""
-        before = read_texts(self.folder)
+        before = self._recorded_texts
         changed = [part for part, text in corpus.texts.items() if before.get(part, text) != text]
         note = _Changed(f"{corpus.name} {' and '.join(changed)}: {_CHANGED}")
         return replace(corpus, notes=[*corpus.notes, note]) if changed else corpus
@@ -291,7 +294,7 @@ class Texts:
         return first.is_file() and not second.is_dir() and self._has_texts_of_training(first)
 
     def _has_texts_of_training(self, path: Path) -> bool:
-        known = read_texts(self.folder)
+        known = self._recorded_texts
         if known.keys() != set(SPLITS):
             return False
         try:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spanlm.errors import InputError
+from spanlm.store.plain import several
 
 if TYPE_CHECKING:
     import torch
@@ -17,17 +18,17 @@ if TYPE_CHECKING:
 CPUINFO = Path("/proc/cpuinfo")
 
 
-def processor_fields(file: Path | None = None) -> dict[str, str]:
+def processor_fields(file: Path = CPUINFO) -> dict[str, str]:
     """Return the first processor's fields in /proc/cpuinfo; empty without such a file."""
     try:
-        text = (file or CPUINFO).read_text(encoding="utf-8", errors="replace")
+        text = file.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return {}
     lines = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())
     return {name.strip(): value.strip() for name, _, value in lines}
 
 
-def processor_name(file: Path | None = None) -> str:
+def processor_name(file: Path = CPUINFO) -> str:
     """Name the processor, with its family and model: `AMD EPYC (family 25, model 17)`.
 
     Rented machines hide the name of their processor, and one model can be twice as fast as another.
@@ -84,5 +85,4 @@ def with_threads(device: torch.device | str) -> str:
     """Name a device for people: `cpu, 2 threads`, `cuda:0`."""
     import torch
 
-    count = torch.get_num_threads()
-    return f"{device}, {count} thread{'s' * (count > 1)}" if str(device) == "cpu" else str(device)
+    return f"{device}, {several(torch.get_num_threads(), 'thread')}" if str(device) == "cpu" else str(device)

@@ -9,12 +9,10 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from spanlm.errors import RunError
 from spanlm.store import SCHEMA, VERSION, require_schema
@@ -34,7 +32,16 @@ _GIT_SECONDS = 10
 
 
 def provenance(device: torch.device) -> dict[str, Any]:
-    return file_provenance() | machine(device)
+    import torch  # takes seconds: `spanlm --version` does without
+
+    return file_provenance() | {
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "processor": processor_name(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
 
 
 def file_provenance() -> dict[str, Any]:
@@ -54,19 +61,6 @@ def _without_folders(argument: str) -> str:
     prefix = HF * value.startswith(HF)
     path = value.removeprefix(prefix)
     return f"{option}{equals}{prefix}{Path(path).name}" if os.path.isabs(path) else argument
-
-
-def machine(device: torch.device) -> dict[str, Any]:
-    import torch  # takes seconds: `spanlm --version` does without
-
-    return {
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
-        "processor": processor_name(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-    }
 
 
 @cache  # this process does not run a later checkout
@@ -102,21 +96,12 @@ def _git(folder: Path, *arguments: str) -> str | None:
     return done.stdout.strip()
 
 
-def record_start(
-    folder: Path,
-    device: torch.device,
-    started_from: str | None = None,
-    texts: Mapping[str, str] | None = None,
-    precision: str = "fp32",
-    unk: int | None = None,
-    ranks: int = 1,
-    validation: str | None = None,
-) -> None:
-    """Append this start of a run to its `provenance.jsonl`.
+def record_start(folder: Path, device: torch.device, **facts: Any) -> None:
+    """Append this start of a run to its `provenance.jsonl`, with those `facts` that are not None.
 
-    `started_from` is the SHA-256 of the weights taken from another run, `texts` the SHA-256 of each split, `precision`
-    that of matrix products, `unk` the number of <unk> in the training text, `ranks` the number of processes,
-    `validation` the protocol of its perplexities on valid.
+    `started_from_weights` is the SHA-256 of the weights taken from another run, `texts` the SHA-256 of each split,
+    `precision` that of matrix products, `unk` the number of <unk> in the training text, `ranks` the number of
+    processes, `validation` the protocol of its perplexities on valid.
 
     Raises:
         RunError: the disk refused.
@@ -124,10 +109,8 @@ def record_start(
     path = folder / PROVENANCE
     with written(path, "Make room, or choose another folder.", "cannot be written"):
         before = regular(path, 2**26).read_bytes() if path.exists() else b""
-        start = {"schema": SCHEMA} | provenance(device) | {"precision": precision, "unk": unk, "ranks": ranks}
-        start |= {"texts": dict(texts)} if texts else {}
-        start |= {"validation": validation} if validation else {}
-        start |= {} if started_from is None else {"started_from_weights": started_from}
+        known = {name: fact for name, fact in facts.items() if fact is not None}
+        start = {"schema": SCHEMA} | provenance(device) | known
         # Python reads an argument that is not UTF-8 as halves of surrogate pairs, which no encoding can write
         line = json.dumps(start, ensure_ascii=False).encode(errors="backslashreplace")
         replace_file(path, before + line + b"\n")
@@ -148,14 +131,10 @@ def starts(folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def read_precision(folder: Path, otherwise: str) -> str:
-    """Return the precision of a run's last start, or `otherwise` without an intact record."""
-    with suppress(RunError):
-        return next((str(start["precision"]) for start in reversed(starts(folder)) if "precision" in start), otherwise)
-    return otherwise
+Fact = TypeVar("Fact")
 
 
-def read_texts(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of each split at a run's last start; empty without a record. Raises what `starts` raises."""
-    records = (start.get("texts") for start in reversed(starts(folder)))
-    return next((texts for texts in records if isinstance(texts, dict)), {})
+def last_fact(folder: Path, name: str, default: Fact) -> Fact:
+    """Return a fact of a run's last start that knows it, as the default is; raises what `starts` raises."""
+    facts = (start.get(name) for start in reversed(starts(folder)))
+    return next((fact for fact in facts if isinstance(fact, type(default))), default)

@@ -109,13 +109,9 @@ def save_model(folder: Path, model: nn.Module, vocabulary: str, config: str = ""
     digest = weights_digest(weights)
     # one key: the format does not fix the order of several, and equal runs should give equal files
     marks = {"format": 1, "vocabulary": vocabulary, "weights": digest, "config": config}
-    try:
+    way = f"The file before is intact. Make room or give permission, and go on with {named('resume=True')}."
+    with written(folder / MODEL, way):
         replace_file(folder / MODEL, to_bytes(weights, {"spanlm": json.dumps(marks)}))
-    except OSError as error:
-        raise RunError(
-            f"{folder / MODEL}: could not be written: {error.strerror}; the file before is intact. "
-            f"Make room or give permission, and go on with {named('resume=True')}."
-        ) from error
     return digest
 
 
@@ -286,16 +282,15 @@ def epoch_rows(folder: Path) -> list[dict[str, Any]]:
     Raises:
         InputError: `folder` is not a run.
     """
-    path = folder / METRICS
-    try:
+    path, position = folder / METRICS, dict[str, Any]()
+    with suppress(RunError):  # without an intact checkpoint the rows cannot be verified
+        position = load_last_position(folder / CHECKPOINTS) or {}
+    try:  # after the position: the file of a run that still trains only grows
         content = regular(path, 2**30).read_bytes()
     except OSError as error:
         if not folder.exists():
             raise InputError(f"{folder}: there is no such folder. Check the path") from None
         raise InputError(f"{folder}: has no {METRICS} ({error.strerror}); name the folder of a run") from None
-    position = dict[str, Any]()
-    with suppress(RunError):  # without an intact checkpoint the rows cannot be verified
-        position = load_last_position(folder / CHECKPOINTS) or {}
     if zlib.crc32(content[: position.get("metrics_size", 0)]) != position.get("metrics_checksum", 0):
         _LOG.info("note: %s: was changed after it was written, so that its numbers may be others", path)
     rows, lost = list[dict[str, Any]](), 0

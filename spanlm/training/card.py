@@ -20,12 +20,12 @@ import yaml
 
 from spanlm.config import RunConfig
 from spanlm.data.config import CORPORA, DEMO, DataConfig, Split, corpus_licence, corpus_title, is_exact
-from spanlm.errors import RunError, SpanlmError, named
+from spanlm.errors import SpanlmError, named
 from spanlm.models.counting import count_configured
 from spanlm.models.language_model import ModelConfig
 from spanlm.scoring.tally import perplexity
 from spanlm.store.checkpoints import load_last_position
-from spanlm.store.files import regular, replace_file, run_name
+from spanlm.store.files import regular, replace_file, run_name, written
 from spanlm.store.provenance import starts
 from spanlm.store.run_folder import CHECKPOINTS, epoch_rows
 
@@ -161,11 +161,8 @@ def write_card(folder: Path, card: Card) -> str | None:
     path = folder / CARD
     if os.path.lexists(path) and not _is_ours(path):
         return f"{path}: was written or changed by another hand, and stays; move it away for a new card"
-    try:
+    with written(path, f"Make room and go on with {named('resume=True')}."):
         replace_file(path, card.text.encode())
-    except OSError as error:
-        way = f"Make room and go on with {named('resume=True')}."
-        raise RunError(f"{path}: could not be written: {error.strerror}. {way}") from error
     return None
 
 

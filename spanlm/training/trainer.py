@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -26,7 +26,7 @@ from spanlm.scoring.tally import tally
 from spanlm.store.checkpoints import Checkpoint, holds_checkpoints, load_last_checkpoint, save_checkpoint
 from spanlm.store.files import REVISIONS, expanded
 from spanlm.store.machine import pick_device
-from spanlm.store.provenance import read_precision, record_start
+from spanlm.store.provenance import last_fact, record_start
 from spanlm.store.run_folder import (
     CHECKPOINTS,
     CONFIG,
@@ -188,13 +188,22 @@ class Trainer:
 
     def _record_start(self) -> None:
         wanted = self.config.training.precision
-        now, before = usable(wanted, self.device), read_precision(self.folder, wanted)
+        now, before = usable(wanted, self.device), wanted
+        with suppress(RunError):  # damaged: nothing is known
+            before = last_fact(self.folder, "precision", wanted)
         if self.position.step and now != before:
             self._watcher.note(f"in {before} until now, in {now} from here on: the weights will differ")
-        origin, unk = None if self.started is None else self.started.weights, self.corpus.unk_tokens("train")
         if self._writes:
-            texts, protocol = self.corpus.texts, self._validation
-            record_start(self.folder, self.device, origin, texts, now, unk, self.ranks.count, protocol)
+            record_start(
+                self.folder,
+                self.device,
+                precision=now,
+                unk=self.corpus.unk_tokens("train"),
+                ranks=self.ranks.count,
+                texts=self.corpus.texts,
+                validation=self._validation,
+                started_from_weights=None if self.started is None else self.started.weights,
+            )
 
     @property
     def _validation(self) -> str:

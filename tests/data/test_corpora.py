@@ -64,6 +64,17 @@ def test_a_given_vocabulary_is_used_as_it_is(make_corpus: MakeCorpus) -> None:
     assert corpus.oov["train"] == 4
 
 
+def test_marks_within_lines_do_not_change_what_is_read_later(make_corpus: MakeCorpus) -> None:
+    """Where some lines hold two sentences in marks, a run reads the text as it was trained, without the outer ones."""
+    line = "<s> the cat sat . </s>\n"
+    folder = make_corpus({"train": line * 20 + f"{line.strip()} {line}" * 3, "valid": line * 3, "test": line * 3})
+    corpus = load(folder)
+    again = load_corpus(DataConfig(corpus=str(folder)), corpus.vocabulary)
+    assert "<s>" not in corpus.vocabulary and "</s>" in corpus.vocabulary
+    for split, tokens in corpus.splits.items():
+        np.testing.assert_array_equal(tokens.ids, again.splits[split].ids)
+
+
 def test_only_the_splits_that_are_asked_for_are_read(make_corpus: MakeCorpus) -> None:
     folder = make_corpus()
     (folder / "train.txt").unlink()

@@ -195,6 +195,14 @@ def test_pieces_of_sentencepiece_cut_as_there_and_keep_every_byte(
     assert tokenizer.tokens("lé")[0] == "lÃ©"
 
 
+def test_byte_pieces_of_a_unigram_model_are_used_for_what_nothing_else_reads(file: Path) -> None:
+    """As transformers writes such a model: bytes have the score 0, the best, which none of them is meant to have."""
+    pieces = [["<unk>", 0.0], *([f"<0x{byte:02X}>", 0.0] for byte in range(256)), ["▁the", -2.0], ["▁cat", -3.0]]
+    content = {"model": {"type": "Unigram", "unk_id": 0, "vocab": pieces}, "added_tokens": [{"content": "<unk>"}]}
+    file.write_text(json.dumps(content))
+    assert Pieces(read_pieces(file, "unigram")).tokens(" the cat") == ["Ġthe", "Ġcat"]
+
+
 def test_a_tokenizer_of_bytes_keeps_its_ids_and_gets_line_ends_and_unknown_words(file: Path) -> None:
     content = json.loads(TOKENIZERS["bpe"]._vocabulary.pieces)
     for token in content["added_tokens"]:

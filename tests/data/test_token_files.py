@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from spanlm.data.config import Documents, WordRule
 from spanlm.data.text import Text, fingerprint
-from spanlm.data.token_files import TokenFile, count_words, token_file
+from spanlm.data.token_files import TokenFile, count_words, counted, token_file
 from spanlm.data.tokenizer import Words, tokenize
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
@@ -90,6 +90,10 @@ def test_words_ids_and_documents_are_those_of_a_plain_loop_wherever_the_text_is_
     assert tokens.ids.dtype == np.int32
     assert tokens.documents.tolist() == starts
     assert oov == sum(word not in vocabulary for word in expected)
+
+
+def test_words_that_are_no_text_are_counted() -> None:
+    assert counted([b"na\xefve cat\n", b"cat\n"], "whitespace") == {"na\udcefve": 1, "cat": 2, "<eos>": 2}
 
 
 def test_a_second_load_reads_the_cache_and_not_the_text(path: Path, cache: Path) -> None:

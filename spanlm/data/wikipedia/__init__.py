@@ -20,7 +20,6 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,46 +39,20 @@ PROPORTIONS = {"train": 22.5, "valid": 1.2, "test": 1.2}
 """Millions of words (§4)."""
 
 
-@dataclass(frozen=True)
-class Selection:
-    """The articles that a paper chose.
-
-    Attributes:
-        source: What the paper chose from.
-        articles: How many there are, in equal shares of each category: the paper gives no others.
-        words: How many they have.
-        categories: For each category a regular expression for names of categories: its plain name, or categories of
-            English Wikipedia that only its articles have. An article belongs to the first one that matches.
-    """
-
-    source: str
-    articles: int
-    words: int
-    categories: Mapping[str, str]
-
-    def shares(self, articles: int | None) -> dict[str, int]:
-        """Return how many articles of each category there are to be, of `articles` or as many as in the paper."""
-        count, total = len(self.categories), articles or self.articles
-        return {name: (n + 1) * total // count - n * total // count for n, name in enumerate(self.categories)}
-
-
 Like = Literal["daniluk2017"]
 
-SELECTIONS: Mapping[Like, Selection] = {
-    "daniluk2017": Selection(
-        source="English Wikipedia of 6 February 2015",
-        articles=7_500,
-        words=24_900_000,
-        categories={
-            "People": r"^People$|^Living people$|\b(births|deaths)$",
-            "Cities": r"^([\w-]+ )?[Cc]ities\b.* (in|of|on) |^Cities$",
-            "Countries": r"^Countries( in .*)?$|^Member states of the United Nations$",
-            "Universities": r"^([\w-]+ )?[Uu]niversities( and colleges)? (in|of) |^Universities$",
-            "Novels": r"^(\d{4} (.* )?|Debut )novels$|^Novels( by .*)?$",
-        },
-    )
+CATEGORIES: Mapping[str, str] = {
+    "People": r"^People$|^Living people$|\b(births|deaths)$",
+    "Cities": r"^([\w-]+ )?[Cc]ities\b.* (in|of|on) |^Cities$",
+    "Countries": r"^Countries( in .*)?$|^Member states of the United Nations$",
+    "Universities": r"^([\w-]+ )?[Uu]niversities( and colleges)? (in|of) |^Universities$",
+    "Novels": r"^(\d{4} (.* )?|Debut )novels$|^Novels( by .*)?$",
 }
-"""§4.1 names the categories and the dump; how articles were assigned and chosen it does not say."""
+"""Those of Daniluk et al. (2017, §4.1), as regular expressions for names of categories: the plain name, or categories
+of English Wikipedia that only its articles have. An article belongs to the first one that matches. How articles were
+assigned and chosen the paper does not say; here each category has an equal share."""
+
+PAPER: Mapping[str, Any] = {"source": "English Wikipedia of 6 February 2015", "articles": 7_500, "words": 24_900_000}
 
 
 @options()
@@ -130,15 +103,16 @@ class WikipediaConfig:
     def categories(self) -> Mapping[str, str]:
         """For each category the articles' regular expression; empty: any article will do."""
         if self.like is not None:
-            return SELECTIONS[self.like].categories
+            return CATEGORIES
         return {} if self.category is None else {"": self.category}
 
     @property
     def shares(self) -> Mapping[str, float]:
         """How many articles of each category to take; without `like` "" stands for all."""
-        if self.like is not None:
-            return SELECTIONS[self.like].shares(self.articles)
-        return {"": self.articles or math.inf}
+        if self.like is None:
+            return {"": self.articles or math.inf}
+        count, total = len(CATEGORIES), self.articles or PAPER["articles"]
+        return {name: (n + 1) * total // count - n * total // count for n, name in enumerate(CATEGORIES)}
 
     @property
     def engine(self) -> Engine:
@@ -161,7 +135,7 @@ def build_corpus(config: WikipediaConfig, report: Callable[[Progress], None] = l
         RunError: A process was killed, another one builds the same corpus, or the disk is full.
     """
     sources = find_sources(config.sources)
-    out = Path(os.path.abspath(expanded(config.out)))
+    out = Path(os.path.realpath(expanded(config.out)))
     with _workplace(out) as folder:
         shards = Shards(config, folder, report)
         if config.on is not None:
@@ -184,7 +158,7 @@ def build_corpus(config: WikipediaConfig, report: Callable[[Progress], None] = l
 
 def cut_sources(config: WikipediaConfig, report: Callable[[Progress], None] = lambda progress: None) -> None:
     """Make the shards of some sources for a `build_corpus` of another process, which reports the errors."""
-    folder = _unfinished(Path(os.path.abspath(expanded(config.out))))
+    folder = _unfinished(Path(os.path.realpath(expanded(config.out))))
     make_folder(folder, "out")
     Shards(config, folder, report).fill(find_sources(config.sources), take=False)
 
@@ -210,7 +184,8 @@ def _workplace(out: Path) -> Iterator[Path]:
         try:
             yield folder
         except OSError as error:
-            raise RunError("out", out, f"{error.strerror}; make room and give the same command again") from error
+            where = f"{error.filename}: " if error.filename else ""
+            raise RunError("out", out, f"{where}{error.strerror}; mend it and give the same command again") from error
         finally:
             if not any(folder.glob("*.jsonl")):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -225,13 +200,6 @@ def _too_few(sources: Sequence[Source], shards: Shards) -> InputError:
         f"{', '.join(str(source.path) for source in sources[:3])}: {len(shards.articles) or 'no'} article(s) in it "
         f"(skipped: {reasons}), where train, valid and test need three{way_out}"
     )
-
-
-def _selection(selection: Selection, shards: Shards) -> dict[str, Any]:
-    """Return how many articles of each category there are, and what the paper had."""
-    counts = {name: {"articles": shards.chosen[name], "wanted": wanted} for name, wanted in shards.shares.items()}
-    paper = {"source": selection.source, "articles": selection.articles, "words": selection.words}
-    return {"categories": counts, "paper": paper}
 
 
 def split_articles(articles: Mapping[int, int]) -> NDArray[np.int8]:
@@ -286,11 +254,12 @@ def _write(config: WikipediaConfig, shards: Shards, folder: Path) -> dict[str, A
     # a model reads the words, an <eos> for every sentence and one for every article
     tokens = {split: sums.total() - sums["unknown"] for split, sums in written.items()}
     options = ("vocabulary", "category", "like", "articles", "seed", "lowercase")
+    chosen = {name: {"articles": shards.chosen[name], "wanted": wanted} for name, wanted in shards.shares.items()}
     return {
         "format": 1,
         "kind": "wikipedia",
         "options": {name: getattr(config, name) for name in options},
-        **({} if config.like is None else {"selection": _selection(SELECTIONS[config.like], shards)}),
+        **({} if config.like is None else {"selection": {"categories": chosen, "paper": PAPER}}),
         "splits": {split: {**written[split], "sha256": digests[split], "tokens": tokens[split]} for split in SPLITS},
         "vocabulary": {
             "size": len(vocabulary),

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanlm.data.packed import opened, replacing_packed
-from spanlm.errors import InputError, RunError
+from spanlm.errors import InputError
 from spanlm.scoring.ngram.model import (
     ALSO_UNKNOWN,
     END,
@@ -43,6 +43,7 @@ from spanlm.scoring.ngram.model import (
     Table,
     contexts_of,
 )
+from spanlm.store.files import written
 from spanlm.store.plain import c_number
 
 _LOG = logging.getLogger(__name__)
@@ -323,11 +324,8 @@ def write_arpa(model: ArpaModel, path: str | Path) -> None:
         RunError: The file cannot be written.
     """
     path = Path(path)
-    try:
-        with replacing_packed(path) as file:
-            file.writelines(_lines(model))
-    except OSError as error:
-        raise RunError(f"{path}: cannot write the model: {error.strerror}; choose another folder") from error
+    with written(path, "Choose another folder."), replacing_packed(path) as file:
+        file.writelines(_lines(model))
 
 
 def _lines(model: ArpaModel) -> Iterable[bytes]:

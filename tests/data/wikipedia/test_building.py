@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import load_corpus
-from spanlm.data.wikipedia import SELECTIONS, split_articles
+from spanlm.data.wikipedia import CATEGORIES, WikipediaConfig, split_articles
 from spanlm.errors import InputError
 from tests.data.wikipedia import small
 from tests.data.wikipedia.small import (
@@ -90,6 +90,13 @@ def test_the_counts_are_those_that_training_finds(source: Path, tmp_path: Path) 
         assert counts["sha256"] == hashlib.sha256(text.encode()).hexdigest()
     words, sentences = (sum(counts[name] for counts in told["splits"].values()) for name in ("words", "sentences"))
     assert told["words_per_sentence"] == words / sentences
+
+
+def test_a_link_to_an_empty_folder_gets_the_corpus_in_that_folder(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    build(source, tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "disk" / "corpus.json").is_file()
 
 
 def test_a_vocabulary_of_more_words_than_there_are(source: Path, tmp_path: Path) -> None:
@@ -170,11 +177,11 @@ def test_a_paper_chooses_the_first_articles_of_each_of_its_categories(tmp_path: 
 
 
 def test_each_category_of_a_paper_has_its_names() -> None:
-    patterns = SELECTIONS["daniluk2017"].categories
     for chosen, names in PLACED.items():
         for name in names:
-            assert [x for x, pattern in patterns.items() if re.search(pattern, name)] == [chosen] * bool(chosen), name
-    assert sum(SELECTIONS["daniluk2017"].shares(None).values()) == 7_500
+            assert [x for x, pattern in CATEGORIES.items() if re.search(pattern, name)] == [chosen] * bool(chosen), name
+    config = WikipediaConfig(sources=(Path("x"),), out=Path("y"), like="daniluk2017")
+    assert sum(config.shares.values()) == 7_500
 
 
 def test_articles_without_categories(tmp_path: Path) -> None:
