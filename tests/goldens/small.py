@@ -8,11 +8,6 @@ import contextlib
 import hashlib
 import io
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +21,6 @@ from spanlm.cli.main import main
 Json = Any
 Tree = dict[str, Any]
 
-ROOT = Path(__file__).parents[2]
 CLOCK = ("time", "tokens_per_second")
 WORDS = (
     *("the", "a", "cat", "dog", "sat", "ran", "on", "mat", ".", "name", "is"),
@@ -150,17 +144,3 @@ def weights_sha256(folder: Path) -> str:
     for tensor in tensors(folder).values():
         digest.update(tensor.contiguous().numpy().tobytes())
     return digest.hexdigest()[:16]
-
-
-def killed(config: spanlm.RunConfig, folder: Path, lines: int) -> None:
-    """Train in a process that is killed once metrics.jsonl has some lines."""
-    path, metrics = folder.with_suffix(".yaml"), folder / "metrics.jsonl"
-    path.write_text(config.to_yaml(), encoding="utf-8")
-    options = ("--config", str(path), "--out", str(folder), "--threads", "1", "--resume", "auto")
-    command = [sys.executable, "-m", "spanlm", "train", *options]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    process, end = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL), time.monotonic() + 120
-    while not (metrics.exists() and metrics.read_bytes().count(b"\n") >= lines) and time.monotonic() < end:
-        time.sleep(0.002)
-    process.kill()
-    assert process.wait() == -signal.SIGKILL, "it ended before it was killed"

@@ -39,7 +39,6 @@ from tests.goldens.small import (
     Tree,
     command,
     evaluated,
-    killed,
     make_text,
     rows,
     shapes,
@@ -217,17 +216,6 @@ TYPED = {
 }
 """Commands whose numbers tell of the machine or of other programs: of what they say only the types are kept."""
 
-GONE = "-"
-RESUMED = {
-    "SGD with a decaying rate": "zaremba2014/medium",
-    "key-value-predict, Adam": "daniluk2017/kvp-w5",
-    "pointer sentinel": "merity2017/pointer-ptb",
-    "attentive, sentences": "salton2017/combined-ptb",
-    "AWD-LSTM, NT-ASGD, finetuned": "merity2018/awd-ptb",
-    "mixture of softmaxes, groups of streams": "yang2018/mos-wt2",
-    "span buffer, reward, adversarial, partly shuffled": "li2020/mos-ps-at-snb-ptb",
-}
-
 FIRST_OF_A_KIND = (
     *("demo", "daniluk2017/rnn", "daniluk2017/fofe-hornn-3", "daniluk2017/gated-hornn-3", "daniluk2017/rm-w5"),
     *("daniluk2017/5-gram", "salton2017/combined-wt2", "salton2017/single-stream-ptb", "press2017/small-wt-pr"),
@@ -354,15 +342,6 @@ def going_on(name: str) -> Json:
     return {**evaluated(folder, "text"), "valid": losses, "sha256": weights_sha256(folder)}
 
 
-def undisturbed(kind: str) -> Json:
-    """Train a run that is long enough to be killed on its way: its weights."""
-    return {"sha256": weights_sha256(trained(_long(kind), Path("whole") / RESUMED[kind]))}
-
-
-def _long(kind: str) -> spanlm.RunConfig:
-    return shrunk(RESUMED[kind], "text", epochs=20, checkpoint_every=3)
-
-
 def presets() -> Tree:
     """Return what `spanlm presets --json` says of each preset; of its configuration what differs from the defaults."""
     rows = {row["name"]: kept(row) for row in json.loads(command("presets", "--json"))}
@@ -381,24 +360,6 @@ def set_fields(group: Any, prefix: str = "") -> Iterator[tuple[str, Json]]:
             yield from set_fields(value, f"{prefix}{field.name}.")
         elif field.default is MISSING or value != field.default:
             yield f"{prefix}{field.name}", value
-
-
-def as_changes(rows: Tree) -> Tree:
-    """Return of each row what the one before it does not have: presets are much like each other."""
-    changes, before = {}, Tree()
-    for name, row in rows.items():
-        gone = {key: GONE for key in before if key not in row}
-        changes[name] = {key: value for key, value in row.items() if before.get(key, GONE) != value} | gone
-        before = row
-    return changes
-
-
-def from_changes(changes: Tree) -> Tree:
-    """Return the rows of `as_changes`."""
-    rows, before = {}, Tree()
-    for name, change in changes.items():
-        rows[name] = before = {key: value for key, value in {**before, **change}.items() if value != GONE}
-    return rows
 
 
 def surface() -> Tree:
@@ -446,8 +407,7 @@ PARTS: dict[str, Callable[[], Json]] = {
     "tables": lambda: {name: table(name) for name in TABLES},
     "typed": lambda: {name: types(told(line)) for name, line in TYPED.items()},
     "going on": lambda: {name: going_on(name) for name in KILLED},
-    "undisturbed": lambda: {kind: undisturbed(kind) for kind in RESUMED},
-    "presets": lambda: as_changes(presets()),
+    "presets": presets,
     "surface": surface,
 }
 
@@ -517,7 +477,6 @@ def alike(made: str, expected: Json) -> bool:
 def check(part: str, made: Json, *keys: str) -> None:
     """Compare with a part of the goldens, or with what stands there under a key."""
     whole = goldens()
-    whole["presets"] = from_changes(whole["presets"])
     made_on, expected = whole["made on"][part], whole[part]
     for key in keys:
         expected = expected[key]
@@ -568,18 +527,6 @@ def as_sets(tree: Json) -> Json:
     if isinstance(tree, dict):
         return {name: as_sets(value) for name, value in tree.items()}
     return dict.fromkeys(tree, "") if isinstance(tree, list) and all(isinstance(x, str) for x in tree) else tree
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", RESUMED)
-def test_killed_and_resumed_it_ends_as_undisturbed(kind: str) -> None:
-    folder, whole = Path("killed") / RESUMED[kind], Path("whole") / RESUMED[kind]
-    made = undisturbed(kind)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    killed(_long(kind), folder, lines=40)
-    trained(_long(kind), folder)
-    assert (rows(folder), weights_sha256(folder)) == (rows(whole), made["sha256"])
-    check("undisturbed", made, kind)
 
 
 if __name__ == "__main__":
