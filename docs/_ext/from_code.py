@@ -91,7 +91,8 @@ class Presets(SphinxDirective):
             for row in rows
         ]
         header = ["preset", "published as", "model", "parameters without embeddings", "perplexity there, valid / test"]
-        return _section("Demo" if paper.startswith("none") else paper, _table(header, lines, [20, 20, 35, 10, 15]))
+        title = paper.removeprefix("none; ")
+        return _section(title[:1].upper() + title[1:], _table(header, lines, [20, 20, 35, 10, 15]))
 
 
 class Rooms(SphinxDirective):

@@ -45,9 +45,9 @@ probability (Khandelwal et al., 2020). All states are written once to the cache 
 size for each word. The perplexity without neighbours is shown, too.
 
 Dynamic evaluation lets a copy of the weights go on learning from the text, each word after it was predicted (Krause et
-al., 2018). It needs to know how large each weight's gradients were on the training text; that is found out once, for
-each --gate-temperature, and kept in the run's folder. --tune-dynamic looks for the rates on the valid part; stopped,
-the same command goes on with the trials that it had finished. The perplexity with the trained weights throughout is
+al., 2018). It needs to know how large each weight's gradients were on the training text; that is found out once (anew
+for another --gate-temperature) and kept in the run's folder. --tune-dynamic looks for the rates on the valid part;
+stopped, the same command goes on with the trials that it had finished. The perplexity with the trained weights throughout is
 shown, too.
 
 A model with a span buffer mixes two predictions (Li et al., 2020). --parts shows each of them alone, the bound that no
@@ -79,7 +79,7 @@ def evaluate(arguments: list[str]) -> argparse.Namespace:
     text = "streams side by side (default: as many as change nothing; 1 for one stream of text)"
     parser.add("--batch-size", text, int)
     parser.add_precision()
-    text = "several runs: first find the weights that fit the valid part best (linear only)"
+    text = "several runs: first find the weights that fit the valid part best"
     parser.add("--tune-weights", text, bool, rare=True)
     text = "show also the perplexity over N words: the N - K that the vocabulary of K lacks share p(<unk>) equally"
     parser.add("--vocab-pad", text, int, rare=True)
@@ -283,8 +283,8 @@ Of one text, a file, or a stretch of the corpus the run was trained on: a page (
 hover a word), a figure (.svg, .png, .pdf) or data (.csv, .npz). It is read alone, and so is each line of a text or a
 file, as in `spanlm score`, unless --state says so.
 
-Words are cut as in the training text, and lines into sentences if its lines were (data.lines=sentences). Write them as
-it does: Penn Treebank is lower case, with N for numbers and 's and n't apart.
+Words are cut as in the training text, and lines into sentences if its lines were (data.lines=sentences). A model of ptb
+or wikitext-2 reads them as its corpus is written (she doesn't: she does n't), unless --as-written is given.
 """
 MORE_ATTEND = """
   spanlm attend runs/demo --document 3 --words 60 --out article.svg

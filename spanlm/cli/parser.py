@@ -217,7 +217,7 @@ class Parser(argparse.ArgumentParser):
         text = f"more of them predict with it as one{f'; then {files_help}' if files else ''}"
         self.add("more", text, metavar=f"RUN|{files}" if files else "RUN", nargs="*", default=[])
         several = "several runs as one"
-        text = "the average of their probabilities (linear, the default)"
+        text = "the average of their probabilities, which is the default"
         self.add("--combine", text, rare=several, choices=("linear",))
         text = "the weight of each run, in their order (default: equal)"
         self.add("--weights", text, float, rare=several, nargs="+", metavar="W")

@@ -51,7 +51,11 @@ anew and lines are numbered from 1.
 
 def _score_more() -> str:
     layouts = {name: layout.description for name, layout in LAYOUTS.items()}
-    lists = {"--predictors": PREDICTORS, "--layout, before which other options go": layouts, "--repair": REPAIRS}
+    lists = {
+        "--predictors": PREDICTORS,
+        "--layout (your options take precedence)": layouts,
+        "--repair": REPAIRS,
+    }
     paragraphs = [MORE_SCORE]
     for option, meanings in lists.items():
         paragraphs += [f"The words of {option}:", *(f"{name}: {text}." for name, text in meanings.items())]

@@ -148,7 +148,7 @@ can be given on several machines that share the folder. A run that fails does no
 MORE_SWEEP = """
 With both runs and grid, every run of the list is trained at every point of the grid. A run that another process
 trains is passed over and looked at again; one that was killed is started again. On Ray so is a run whose worker or
-machine is lost, from its last checkpoint if the machines share the disk. If not, finished runs are brought back.
+machine is lost, from its last checkpoint. All machines need one disk: a task on one that does not see it fails.
 """
 
 
@@ -312,8 +312,8 @@ def is_ngram(arguments: list[str]) -> bool:
 
 
 NGRAM = """
-Estimate an n-gram model: interpolated modified Kneser-Ney, as KenLM's lmplz does. evaluate,
-score, cloze, pairs, rescore and generate take its folder as any run's; other tools read its model.arpa, too.
+Estimate an n-gram model: interpolated modified Kneser-Ney, as KenLM's lmplz does. Every
+verb that needs no weights takes its folder as any run's; other tools read its model.arpa, too.
 
   spanlm train ngram --order 5 --corpus ptb --out runs/kn5
   spanlm train ngram my-text.txt --order 3

@@ -208,7 +208,7 @@ class BatchingConfig:
     )
     length_spread: float = option(
         "draw the length of each training segment, at least 5, with this standard deviation around `length`, and "
-        "scale its learning rate by it (Merity et al., 2018: 5); 0: fixed lengths. This and the next three are "
+        "scale its learning rate by it (Merity et al., 2018: 5); 0: fixed lengths. This and the next four are "
         "only for kind=streams",
         default=0.0,
     )
