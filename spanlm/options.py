@@ -55,7 +55,7 @@ NOT_NEGATIVE = Limit(lambda value: 0 <= value < math.inf, "0 or positive, and fi
 RATE = Limit(lambda value: 0 <= value < 1, "in [0, 1)")
 SHARE = Limit(lambda value: 0 <= value <= 1, "in [0, 1]")
 SEED = Limit(lambda value: 0 <= value < 2**63, "in [0, 2^63)")
-WEIGHT = Limit(lambda value: abs(value) <= 1e6, "from -1e6 to 1e6")
+WEIGHT = Limit(lambda value: abs(value) <= 1e30, "from -1e30 to 1e30")
 
 # --- groups ---
 

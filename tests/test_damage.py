@@ -124,6 +124,19 @@ def test_files_of_a_run(run: Path, name: str) -> None:
     outcomes(run / name, lambda: numbers(run, "valid", dynamic=dynamic), SOME)
 
 
+@slow
+def test_metrics_of_a_run_that_goes_on(run: Path, tiny_config: RunConfig) -> None:
+    """Weights stay what they are, and no line of metrics.jsonl is another than was written."""
+    corpus, whole = spanlm.load_corpus(tiny_config.data), (run / "metrics.jsonl").read_bytes().splitlines()
+
+    def resumed() -> object:
+        position = spanlm.train(tiny_config, corpus, run, resume=True)
+        kept = (run / "metrics.jsonl").read_bytes().splitlines()
+        return {*kept} <= {*whole}, position.best_loss, (run / "model.safetensors").read_bytes()
+
+    assert outcomes(run / "metrics.jsonl", resumed, MANY)["same"] == sum(MANY)
+
+
 # --- no files, files without an end, links ---
 
 

@@ -307,15 +307,17 @@ def read_tokens(
             raise InputError("cache", limit=f"{model.folder} is {model.kind}, and a cache holds words of a vocabulary")
         if protocol.context == "document":
             raise InputError("state", state, f"must be carry or line of {model.folder}, which is {model.kind}")
+    spells = written
     if written and model.predicts_words:
         _require_lines(model, corpus)
         protocol = replace(protocol, spelling=Spelling.of(corpus, split, lambda: model.texts.speller(corpus)))
+        spells = protocol.spelling is not None and protocol.spelling.words > 0
     if written or not model.predicts_words:
         reading, surprisal, apart = model.as_written(), list[float](), protocol.context == "document"
         openings = _opening_lines(corpus, split) if apart else np.zeros(1, np.int64)
         for lines in _documents(corpus.written_lines(split), openings):
             state = "carry" if apart else protocol.context
-            items = reading.score_items(lines, state=state, eos=True, spell_unknown=written)
+            items = reading.score_items(lines, state=state, eos=True, spell_unknown=spells)
             surprisal += [word.surprisal for words in items for word in words]
         return TokenBits(name, np.array([surprisal]), runs=runs, protocol=protocol)
     column, questions, peaks = "log_p", list[Question]([log_p]), _Peaks()

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from spanlm.errors import InputError
 from spanlm.scoring.attention import AttentionRecord
 
-GROUPS = {"2-5": 2, "6-10": 6, "11-20": 11, "21-35": 21, "36-100": 36, "101-255": 101, ">255": 256}
+GROUPS: dict[str, int] = {"2-5": 2, "6-10": 6, "11-20": 11, "21-35": 21, "36-100": 36, "101-255": 101, ">255": 256}
 """Name -> the least number of slots."""
 ALL = "all"
 
@@ -121,7 +121,7 @@ def mean_flatness(records: Sequence[AttentionRecord]) -> Flatness | None:
     for record in records:
         weights, held = record.weights, record.occupied.sum(axis=1)
         # of written words, the one just read may not be in a slot yet
-        late = (held > 0) & (weights[:, -1] == 0) & (record.nearest_lag == 0)
+        late = (held > 0) & (weights[:, -1] == 0) & record.by_word
         weights = np.where(late[:, None], np.roll(weights, 1, axis=1), weights)
         accumulator.update(weights, held - late)
     return accumulator.result() if accumulator.rows else None

@@ -91,11 +91,9 @@ def _checked_view(options: argparse.Namespace) -> View:
     check_gate(options.gate_temperature, count)
     if options.column is not None and options.state == "document":
         raise InputError("--state=document: rows of a table are no documents; take line or carry")
-    check_output(options.out, own_texts(options))
-    if view.suffixes and options.out is not None:
-        suffix = export.checked_suffix(options.out, view.suffixes)
-        if suffix in FIGURES and view_name != "--sentence":  # its figure has a panel for each run
-            check_series(count, "write .csv or .json")
+    suffix = check_output(options.out, own_texts(options), suffixes=view.suffixes)
+    if suffix in FIGURES and view_name != "--sentence":  # its figure has a panel for each run
+        check_series(count, "write .csv or .json")
     return view
 
 

@@ -21,6 +21,7 @@ from spanlm.models.ops.precision import usable
 from spanlm.runs.model import Model
 from spanlm.scoring.cloze import SCORES, Accuracy, ClozeTally, RankedQuestion, Score, macro_average
 from spanlm.scoring.options import ClozeContext, ClozeOptions
+from spanlm.store.files import is_pipe
 
 CBT_LIKE_NOTE = "CBT-like questions are not those of CBT: do not compare these accuracies with published ones."
 MOST_SHOWN = 20
@@ -92,7 +93,7 @@ def _file(name: str, given_class: str | None) -> _File:
     if name == "-":
         return _File(Path("/dev/stdin"), "standard input", given_class or "–", False)
     path = Path(name)
-    if path.is_file() or path.is_dir() or not path.exists():
+    if not is_pipe(path):
         next(read_questions(path))  # with --strict a defect ends the verb before any question is scored
     return _File(path, name, given_class or word_class(path), is_cbt_like(path))
 

@@ -24,6 +24,7 @@ from spanlm.models.encoders import LSTMConfig
 from spanlm.models.memories import KeyValueConfig, NoMemoryConfig, RecurrentMemoryConfig
 from spanlm.runs.loading import load
 from spanlm.runs.model import TrainedModel, require_weights
+from spanlm.scoring.options import Context
 from spanlm.store.files import own
 from spanlm.training.run import train
 
@@ -62,12 +63,8 @@ def print_demo_report(config: RunConfig, corpus: Corpus, folder: Path) -> None:
         out(f"  {_one_line(model, seed)}")
     if isinstance(config.model.memory, KeyValueConfig | RecurrentMemoryConfig):
         page = own(folder / "attention.html")
-        save_attention(
-            model.attend(
-                _excerpt(corpus, model.texts.tokenizer), state="line" if model.texts.line_by_line else "carry"
-            ),
-            page,
-        )
+        state: Context = "line" if model.texts.line_by_line else "carry"
+        save_attention(model.attend(_excerpt(corpus, model.texts.tokenizer), state=state), page)
         out(f"\nwhere it looked, word by word: open {page} in a browser")
     run = shlex.quote(str(folder))
     out(f'next: spanlm score {run} FILE · spanlm generate {run} --prompt "the" · spanlm presets')
@@ -127,4 +124,4 @@ def _excerpt(corpus: Corpus, tokenizer: Tokenizer) -> str:
         if not is_end and held < WORDS_SHOWN:
             lines.append(list(line)[:WORDS_SHOWN])
             held += len(lines[-1])
-    return "\n".join(map(tokenizer.text, lines))
+    return "\n".join("".join(tokenizer.readable(line)) for line in lines)

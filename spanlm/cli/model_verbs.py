@@ -47,8 +47,8 @@ size for each word. The perplexity without neighbours is shown, too.
 Dynamic evaluation lets a copy of the weights go on learning from the text, each word after it was predicted (Krause et
 al., 2018). It needs to know how large each weight's gradients were on the training text; that is found out once (anew
 for another --gate-temperature) and kept in the run's folder. --tune-dynamic looks for the rates on the valid part;
-stopped, the same command goes on with the trials that it had finished. The perplexity with the trained weights throughout is
-shown, too.
+stopped, the same command goes on with the trials that it had finished. The perplexity with the trained weights
+throughout is shown, too.
 
 A model with a span buffer mixes two predictions (Li et al., 2020). --parts shows each of them alone, the bound that no
 choice between them passes, both mixed by the gate without its temperature and equally, and how often the gate prefers

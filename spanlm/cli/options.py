@@ -23,7 +23,7 @@ from spanlm.data.packed import replacing_packed
 from spanlm.data.synthetic import PREFIX
 from spanlm.data.tables import Kind, table_kind
 from spanlm.errors import InputError, SpanlmError, nearest, require
-from spanlm.store.files import is_arpa, is_hf, is_kenlm, run_name
+from spanlm.store.files import is_arpa, is_hf, is_kenlm, is_pipe, run_name
 from spanlm.store.run_folder import CONFIG
 
 if TYPE_CHECKING:
@@ -201,8 +201,9 @@ def check_output(
     """Reject an output path before hours of work; return its suffix, one of `suffixes` if any are given.
 
     Raises:
-        InputError: `path` is one of the files that are `read`, or a folder, which with `folder` it may be if empty; or
-            its parent folder does not exist or is not writable.
+        InputError: `path` is one of the files that are `read`, or a folder, which with `folder` it may be if empty; its
+            parent folder does not exist or is not writable, unless it is a pipe or a device that is; or its suffix is
+            not one of `suffixes`.
     """
     if path is None:
         return ""
@@ -217,7 +218,7 @@ def check_output(
         raise InputError(option, path, "is to be a folder, and is there already", "Choose another.")
     if not path.parent.is_dir():
         raise InputError(option, path, f"there is no folder {path.parent}", "Make it first.")
-    if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe or a device is written to, not replaced
+    if is_pipe(path):
         if not os.access(path, os.W_OK):
             raise InputError(option, path, "may not be written to", "Choose another.")
     elif not os.access(path.parent, os.W_OK):

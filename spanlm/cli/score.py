@@ -33,6 +33,7 @@ from spanlm.scoring.attention import check_attends
 from spanlm.scoring.fold import CORRECTED
 from spanlm.scoring.options import BASES, CacheConfig, ScoreOptions
 from spanlm.scoring.words import Looked, WordScore, WrittenScore, as_row, item_rows
+from spanlm.store.files import is_pipe
 from spanlm.store.plain import c_number, cells_line
 from spanlm.store.provenance import file_provenance
 from spanlm.store.run_folder import model_digest
@@ -213,7 +214,7 @@ def _models(runs: Sequence[Path], options: argparse.Namespace, apart: bool) -> d
 def _token_rows(model: Model, names: list[str], texts: list[Text], settings: Mapping[str, Any]) -> Iterator[_Row]:
     # find errors before any output; a pipe cannot be read twice
     for text in texts[1:]:
-        if text.path.is_file() or text.path.is_dir() or not text.path.exists():
+        if not is_pipe(text.path):
             next(model.texts.pieces(text), None)
     for name, text in zip(names, texts, strict=True):
         for score in model.score(text, **settings):
@@ -251,6 +252,8 @@ class _Items:
         columns |= {"run": "which model"} if len(self.models) > 1 else {}
         columns |= meanings(WrittenScore if self.options.rows == "words" else WordScore)
         del columns["look"]
+        if self.options.rows != "words":
+            del columns["end"]
         if self.settings.looks:
             columns |= {f"attention_{name}": text for name, text in meanings(Looked).items()}
         if self.options.column is not None or self.options.rows == "words":

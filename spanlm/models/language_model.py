@@ -40,12 +40,12 @@ class ModelConfig:
     init_range: float = option(
         "weights start uniform in plus or minus this",
         default=0.1,
-        limit=Limit(lambda r: 0 < r <= 1e6, "above 0 and at most 1e6"),
+        limit=Limit(lambda r: 0 < r <= 1e30, "above 0 and at most 1e30"),
     )
     bias_range: float | None = option(
         "the same for biases, except the forget gate's (model.encoder.forget_bias); null: init_range",
         default=None,
-        limit=Limit(lambda r: 0 <= r <= 1e6, "from 0 to 1e6"),
+        limit=Limit(lambda r: 0 <= r <= 1e30, "from 0 to 1e30"),
     )
     encoder: AnyEncoderConfig = option("what reads the words", default_factory=LSTMConfig)
     memory: AnyMemoryConfig = option("what looks back", default_factory=KeyValueConfig)

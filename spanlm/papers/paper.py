@@ -69,7 +69,11 @@ class PublishedText:
 PENN_TREEBANK = PublishedText(name="ptb", title="Penn Treebank", vocabulary_size=10_000)
 WIKITEXT_2 = PublishedText(name="wikitext-2", title="WikiText-2", vocabulary_size=33_278)
 PENN_CHARACTERS = PublishedText(
-    name="ptb-char", title="Penn Treebank in characters", vocabulary_size=50, unit="characters"
+    name="ptb-char",
+    title="Penn Treebank in characters",
+    vocabulary_size=50,
+    unit="characters",
+    described="Penn Treebank with 50 characters",
 )
 ENWIK8 = PublishedText(name="enwik8", title="enwik8", vocabulary_size=205, unit="bytes")
 TEXTS = {"ptb": PENN_TREEBANK, "wt2": WIKITEXT_2}

@@ -150,7 +150,7 @@ class Run:
         elif record is None and isinstance(task.config, NgramRunConfig):
             _count(task, task.config, corpus)
         seconds = time.perf_counter() - began
-        model = load_run(task, f", and its {', '.join(measures)} was not measured yet" if record else "")
+        model = load_run(task, f", and the record lacks its {', '.join(measures)}" if record else "")
         if record is None:
             record = save(task, record_run(task, model, corpus, seconds))
         for measure in measures:

@@ -25,6 +25,7 @@ from spanlm.data.packed import opened
 from spanlm.data.tokenizer import written_words
 from spanlm.errors import InputError
 from spanlm.rescoring.formats import NBestList, numbered_lines, some
+from spanlm.store.files import is_pipe
 from spanlm.store.plain import json_value
 
 Reference = list["str | list[Reference]"]
@@ -87,7 +88,7 @@ def read_references(path: Path, lists: Sequence[NBestList], leave_out: Collectio
 
 def _read(path: Path, numbered: bool) -> tuple[str, list[_Line]]:
     """Return the kind, `json`, `stm`, `trn`, `ids` (an id before the words of each line) or `text`, and the lines."""
-    if path.exists() and not (path.is_file() or path.is_dir()):
+    if is_pipe(path):
         raise InputError(f"{path}: is a pipe, and references are read more than once; write them to a file")
     with opened(path) as file:
         form = known_format(path, file.read(FIRST_BYTES))

@@ -93,6 +93,7 @@ class AttentionRecord:
         about: the model in one line.
         features: (N, D), the head's input, if requested.
         ends: (N,) log e(c), see `spanlm.scoring.fold`, of tokens below the word.
+        by_word: whether rows and columns are written words, see `by_written_word`.
 
     Raises:
         InputError: a number is infinite, or a weight is NaN or negative.
@@ -116,6 +117,7 @@ class AttentionRecord:
     about: str = ""
     features: NDArray[np.floating[Any]] | None = None
     ends: NDArray[np.float64] | None = None
+    by_word: bool = False
 
     def __post_init__(self) -> None:
         """Refuse numbers of a diverged model here, so that no writer has to."""
@@ -451,6 +453,7 @@ def by_written_word(record: AttentionRecord, tokenizer: Tokenizer) -> AttentionR
         parts=None,
         ends=None,
         features=None,
+        by_word=True,
     )
 
 

@@ -216,15 +216,15 @@ def measure(
     `columns` maps each column to what was done beside reading, which is appended to the protocol. For Salton's count
     lines are read again without <eos> where training read them so.
     """
-    how: dict[str, Any] = {"in_order": in_order, "length": length}
-    first = replace(protocol, predict_first=True).batcher(corpus, split, **how)
+    settings: dict[str, Any] = {"in_order": in_order, "length": length}
+    first = replace(protocol, predict_first=True).batcher(corpus, split, **settings)
     unopened = protocol.context == "line" and not protocol.predict_first
     began = time.perf_counter()
     totals = tallies(reader(first.segments()), corpus.vocabulary, [*columns])
     seconds = time.perf_counter() - began
     sums: Sequence[tuple[float, int]] = [(t.nll - t.first_nll, t.tokens - t.first_tokens) for t in totals]
     if unopened:
-        segments = protocol.batcher(corpus, split, **how).segments()
+        segments = protocol.batcher(corpus, split, **settings).segments()
         sums = [(t.nll, t.tokens) for t in tallies(reader(segments), corpus.vocabulary, [*columns])]
     salton = (
         "Salton et al. (2017): the first word of each sentence is not predicted, but counted; state reset at each "

@@ -18,6 +18,7 @@ from typing import TypeVar
 from spanlm.data.tables import Row, RowNotes, first_line_kind, read_table, table_kind
 from spanlm.data.vocabulary import EOS, UNK
 from spanlm.errors import InputError, require
+from spanlm.store.files import is_pipe
 from spanlm.store.plain import c_number
 
 T = TypeVar("T")
@@ -101,7 +102,7 @@ class Frequencies:
         Raises:
             InputError: the file cannot be read, lacks these columns, or has no row that can be used.
         """
-        if path.exists() and not (path.is_file() or path.is_dir()):
+        if is_pipe(path):
             raise InputError("frequencies", path, "is a pipe, and is read twice", "Write it to a file")
         kind = table_kind(path) or first_line_kind(path) or "csv"
         columns = {name.lower(): name for name in next(read_table(path, kind, (), bad=RowNotes())).values}

@@ -146,7 +146,8 @@ class TextScore:
     Attributes:
         words: log p of each word between white space, nats, summed over its tokens, and its end (`fold`); 0 for words
             that are not predicted.
-        end: log p of the line end, or of all sentence ends if the model reads sentences.
+        end: log p of the line end, or of all sentence ends if the model reads sentences; −inf for a text without words
+            if first words are not predicted.
         oov: number of words with a token outside the vocabulary.
     """
 

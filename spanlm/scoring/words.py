@@ -78,7 +78,9 @@ class WordScore:
     rank: Annotated[int | None, "1 if no word was more probable; None where nothing was predicted"]
     oov: Annotated[bool, "not in the vocabulary: surprisal and rank are those of <unk>"]
     look: Annotated[Looked | None, "where the model looked, if `ScoreOptions.looks` asks for it"] = None
-    end: float = 0.0  # log e(c) of a token below the word, see `spanlm.scoring.fold`, in the unit of the surprisal
+    end: Annotated[
+        float, "of a token below the word log e(c), see `spanlm.scoring.fold`, same unit; else of no use"
+    ] = 0.0
 
 
 @with_meanings

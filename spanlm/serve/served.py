@@ -26,7 +26,7 @@ from spanlm.scoring.options import Context
 from spanlm.scoring.protocol import KINDS
 from spanlm.serve.remembering import Memo, Remembering
 from spanlm.serve.work import held, stop_if_left
-from spanlm.store.provenance import starts
+from spanlm.store.provenance import last_fact
 from spanlm.store.run_folder import epoch_rows
 
 REMEMBERED = 256 * 2**20
@@ -106,12 +106,11 @@ class Served:
         """The description of the run in /api/models."""
         model, summary = None if self.config is None else self.config.model, about(self.model)
         memory = None if model is None else model.memory
-        recorded = dict[str, Any]()
+        protocol = "as `spanlm train` validates"
         with suppress(SpanlmError):  # damaged, which loading does not mind
-            recorded = {name: value for start in starts(self.model.folder) for name, value in start.items()}
-        protocol = f"best epoch; {recorded.get('validation', 'as `spanlm train` validates')}"
+            protocol = last_fact(self.model.folder, "validation", protocol)
         corpus = None if self.config is None else Path(self.config.data.corpus).name
-        best = {"split": "valid", "value": summary.perplexity, "protocol": protocol}
+        best = {"split": "valid", "value": summary.perplexity, "protocol": f"best epoch; {protocol}"}
         return {
             "id": self.id,
             "name": self.name,

@@ -76,6 +76,11 @@ def written(path: Path, way_out: str, problem: str = "could not be written") -> 
         raise RunError(f"{path}: {problem}: {error.strerror}. {way_out}") from error
 
 
+def is_pipe(path: Path) -> bool:
+    """Whether a path is a pipe or a device, which is read only once, and written to instead of replaced."""
+    return path.exists() and not (path.is_file() or path.is_dir())
+
+
 def own(path: Path) -> Path:
     """Check a path to write to in a run's folder, which may be a stranger's; OSError: a link, a pipe or a device."""
     if path.is_symlink() or (path.exists() and not path.is_file() and not path.is_dir()):

@@ -97,7 +97,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 
 def record_start(folder: Path, device: torch.device, **facts: Any) -> None:
-    """Append this start of a run to its `provenance.jsonl`, with those `facts` that are not None.
+    """Append this start of a run to its `provenance.jsonl`, with those `facts` that are neither None nor empty.
 
     `started_from_weights` is the SHA-256 of the weights taken from another run, `texts` the SHA-256 of each split,
     `precision` that of matrix products, `unk` the number of <unk> in the training text, `ranks` the number of
@@ -109,7 +109,7 @@ def record_start(folder: Path, device: torch.device, **facts: Any) -> None:
     path = folder / PROVENANCE
     with written(path, "Make room, or choose another folder.", "cannot be written"):
         before = regular(path, 2**26).read_bytes() if path.exists() else b""
-        known = {name: fact for name, fact in facts.items() if fact is not None}
+        known = {name: fact for name, fact in facts.items() if fact is not None and fact != {}}
         start = {"schema": SCHEMA} | provenance(device) | known
         # Python reads an argument that is not UTF-8 as halves of surrogate pairs, which no encoding can write
         line = json.dumps(start, ensure_ascii=False).encode(errors="backslashreplace")
@@ -135,6 +135,6 @@ Fact = TypeVar("Fact")
 
 
 def last_fact(folder: Path, name: str, default: Fact) -> Fact:
-    """Return a fact of a run's last start that knows it, as the default is; raises what `starts` raises."""
+    """Return a fact of the last start that has it with the default's type, or the default; raises as `starts` does."""
     facts = (start.get(name) for start in reversed(starts(folder)))
     return next((fact for fact in facts if isinstance(fact, type(default))), default)

@@ -175,8 +175,8 @@ def _scoring_seconds(model: NextWordModel, batcher: Batcher, precision: Precisio
     """Return the seconds of evaluation per token, over segments from all over a text."""
     segments, protocol = spread(batcher, _SCORED), Protocol(precision=precision)
 
-    def tokens_of(some: Sequence[Segment]) -> int:
-        return sum(len(scored) for segment in some for scored in read(model, [segment], protocol))
+    def tokens_of(chosen: Sequence[Segment]) -> int:
+        return sum(len(scored) for segment in chosen for scored in read(model, [segment], protocol))
 
     tokens_of(segments[:1])
     seconds, tokens = timed(partial(tokens_of, segments), model.device)

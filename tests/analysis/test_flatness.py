@@ -31,7 +31,9 @@ def test_a_column_for_the_word_just_read_which_no_slot_holds_yet_changes_nothing
     record = spanlm.load(tiny_run).attend("the cat sat on the mat")
     weights = np.pad(record.weights, ((0, 0), (0, 1)))
     assert record.nearest_lag == 1 and (by_token := mean_flatness([record])) is not None
-    assert mean_flatness([replace(record, weights=weights, nearest_lag=0)]) == replace(by_token, nearest_lag=0)
+    assert mean_flatness([replace(record, weights=weights, nearest_lag=0, by_word=True)]) == replace(
+        by_token, nearest_lag=0
+    )
 
 
 def test_what_lies_on_no_word_is_left_out_and_reported() -> None:

@@ -172,6 +172,10 @@ def test_a_training_text_that_was_moved(
     spelled = ("evaluate", run, "--spell-unknown", "--split", "test")
     counted = json.loads(cli(*spelled, "--data-dir", moved.parent, "--json").done)["spelling"]
     cli(*spelled, "--corpus", moved).refused("the training text", "no such corpus", "--data-dir")
+    beside = ("--attention", "none", "--spell-unknown", "--data-dir", moved.parent, "--json")
+    assert cli("compare", run, "--split", "test", *beside).status == 0
+    Path("known.txt").write_text("the\n" * 50)
+    assert cli("compare", run, "--corpus", "known.txt", *beside).status == 0
     with (moved / "train.txt").open("a", encoding="utf-8") as file:
         file.write("zebrano zeal\n")
     changed = cli(*spelled, "--data-dir", moved.parent, "--json")

@@ -166,7 +166,7 @@ def test_written_and_read_again(tmp_path):
     write_arpa(model, tmp_path / name)
     assert (tmp_path / name).read_bytes() == packed
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted([name, "random.arpa"])
-    with pytest.raises(RunError, match="cannot write the model"):
+    with pytest.raises(RunError, match="could not be written"):
         write_arpa(model, tmp_path / "missing" / name)
 
 

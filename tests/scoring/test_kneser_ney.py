@@ -170,8 +170,8 @@ def test_ids_of_a_vocabulary_in_pieces():
     assert (10.0 ** model.distributions(start, model.columns(vocabulary)).astype(float)).sum() == pytest.approx(1)
     one, other = ngrams(model), ngrams(KneserNey(3, FALLBACK).estimate(*numbered(sentences)))
     assert one["never",] == one["<unk>",] and one.keys() - other.keys() == {("never",)}
-    asked = np.array([model.ids.get(word, 0) for word in ["never", "w1", "other"]])
-    known, _ = model.look_up(asked, start.repeat(3, axis=0))
+    ids = np.array([model.ids.get(word, 0) for word in ["never", "w1", "other"]])
+    known, _ = model.look_up(ids, start.repeat(3, axis=0))
     assert np.isfinite(known).all()
 
 

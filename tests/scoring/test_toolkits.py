@@ -48,9 +48,9 @@ def test_what_is_too_improbable_for_a_number_is_infinite() -> None:
     line = [WordProbability("a", 1, 1, -400.0, False), WordProbability("</s>", 2, 2, -400.0, False)]
     assert "Perplexity including OOVs:\tinf" in kenlm_report([line])
     unknown = WordProbability("emu", 0, 1, float("-inf"), True)
-    both = ([*kenlm_report([some])] for some in (LINE, [*LINE, unknown]))
-    alone, more = ([line for line in report if "excluding" in line] for report in both)
-    assert alone == more and "inf" not in alone[0]
+    reports = ([*kenlm_report([words])] for words in (LINE, [*LINE, unknown]))
+    without, beside = ([line for line in report if "excluding" in line] for report in reports)
+    assert without == beside and "inf" not in without[0]
 
 
 def test_numbers_are_as_short_as_kenlms() -> None:

@@ -415,8 +415,8 @@ def test_words_that_a_convention_leaves_out_leave_the_others_their_tokens(tiny_r
 @pytest.mark.parametrize("state", ["line", "carry"])
 def test_blank_lines_before_a_text_move_its_words_alone(bytes_run: Path, state: str) -> None:
     client = client_of(runs_of(bytes_run), Work(1, 8))
-    asked = {"run": "1", "state": state, "text": "\n\nthe cat"}
-    (item,) = client.post("/api/read", json=asked).json()["items"]
+    request = {"run": "1", "state": state, "text": "\n\nthe cat"}
+    (item,) = client.post("/api/read", json=request).json()["items"]
     assert [(word["text"], word["start"]) for word in item["words"]] == [("the", 2), ("cat", 6)]
     tokens = item["record"]["tokens"]
     assert "".join(tokens[at] for at in item["words"][0]["tokens"]) == "the"

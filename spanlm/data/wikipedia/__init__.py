@@ -185,7 +185,9 @@ def _workplace(out: Path) -> Iterator[Path]:
             yield folder
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
-            raise RunError("out", out, f"{where}{error.strerror}; mend it and give the same command again") from error
+            raise RunError(
+                "out", out, f"{where}{error.strerror}; solve that, and give the same command again"
+            ) from error
         finally:
             if not any(folder.glob("*.jsonl")):
                 shutil.rmtree(folder, ignore_errors=True)

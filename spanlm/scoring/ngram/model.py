@@ -148,7 +148,7 @@ class ArpaModel:
         return out if columns is None else out[:, columns[0]] + columns[1]
 
     def columns(self, vocabulary: Vocabulary) -> tuple[Integers, Floats]:
-        """Map `vocabulary` to the model: the model's id of each word, 0 for those it lacks, and what log10 p has added.
+        """Map `vocabulary` to the model: the model's id of each word, 0 for those it lacks, and the shift of log10 p.
 
         Its `<eos>` is `</s>`; `<s>` and `</s>` in it are unknown. The K words with id 0 share p(<unk>): −log10 K.
         """

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.models.interfaces import Head, LMState, NextWordModel, Readout, Scores
-from spanlm.scoring.ngram.model import END, START, ArpaModel, Floats
+from spanlm.scoring.ngram.model import END, START, ArpaModel, Floats, Integers
 
 _LN10 = math.log(10)
 
@@ -100,7 +100,7 @@ class NgramHead(Head):
 
     def __init__(self, arpa: ArpaModel, vocabulary: Vocabulary, cache: UnigramCache | None = None) -> None:
         super().__init__()
-        self.columns = arpa.columns(vocabulary)
+        self.columns: tuple[Integers, Floats] = arpa.columns(vocabulary)
         self._arpa, self._cache = arpa, cache
 
     def score(self, readout: Readout, targets: Tensor) -> Scores:

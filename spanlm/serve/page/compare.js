@@ -107,7 +107,7 @@ app.panes.compare = (() => {
       answers = found;
       // runs may read other words of a text: those that all have are compared
       const places = answers.map(({ items: [{ words }] }) => new Set(words.map(({ start }) => start)));
-      for (const { items: [item] } of answers) item.words = item.words.filter(({ start }) => places.every((of) => of.has(start)));
+      for (const { items: [item] } of answers) item.words = item.words.filter(({ start }) => places.every((starts) => starts.has(start)));
       // what stands side by side has one axis, and one scale of blue
       const records = answers.map(({ items: [{ record }] }) => record), most = axisOf(...records.map(({ bits }) => bits));
       const darkest = Math.max(...records.filter(({ weights }) => weights).map((record) => record.darkest), 0) || 1;
