@@ -48,8 +48,9 @@ def surprisals(model: Model, table: ReadingTable, context: ReadingContext, windo
     Raises:
         InputError: see `Model.score_items`; or a window for a model that does not read the words of a vocabulary.
     """
-    # contexts of one line each are read side by side
-    context = "line" if len(table.lines) == len({word.context for word in table.words}) else context
+    # contexts of one line each are read side by side; to a model of sentences `line` would be each sentence
+    alone = len(table.lines) == len({word.context for word in table.words})
+    context = "line" if alone and model.texts.data.lines == "as-written" else context
     if window is not None:
         return _truncated(model, table, context, window)
     bits, unknown = list[float](), list[bool]()
@@ -79,7 +80,6 @@ def _truncated(model: Model, table: ReadingTable, context: ReadingContext, windo
     for lines in _contexts(table, context):
         ids = list(opening)
         for line in lines:
-            ids = list(opening) if context == "line" else ids
             for tokens, ends in _tokens(model, line):
                 unknown.append(any(token not in model.vocabulary for token in tokens))
                 # a first word that no <eos> opens is only read
@@ -87,6 +87,8 @@ def _truncated(model: Model, table: ReadingTable, context: ReadingContext, windo
                 cell = model.vocabulary.encode(tokens)
                 runs.append([*ids[-window:], *cell])
                 ids += cell + [eos] * ends
+                if ends and context == "line":  # or a sentence, if the model reads sentences
+                    ids = list(opening)
     values = _read_runs(network, runs)
     bits = [-float(log_p[-count:].sum()) if count else math.nan for log_p, count in zip(values, counts, strict=True)]
     return Surprisal(np.array(bits), np.array(unknown))

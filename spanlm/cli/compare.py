@@ -198,8 +198,9 @@ def _sides(options: argparse.Namespace) -> list[_Side]:
 def _first(sides: Sequence[_Side], options: argparse.Namespace) -> Model:
     """Load the baseline; a model without a vocabulary takes over that of the next run with one."""
     runs = [side.runs[0] for side in sides]
-    if is_hf(runs[0]) and not all(map(is_hf, runs)):
-        raise InputError(f"{runs[0]}: predicts any word, and the words of the first run are compared. Name it last.")
+    if is_hf(runs[0]) and not (options.spell_unknown and all(map(is_hf, runs))):
+        way = "Name it last, or models of Hugging Face alone with --spell-unknown"
+        raise InputError(f"{runs[0]}: predicts any word, and the words of the first run are compared. {way}.")
     first = load(runs[0], options.device)
     if options.spell_unknown or not first.any_words:
         return first

@@ -119,6 +119,8 @@ def _check(options: argparse.Namespace, runs: int) -> None:
 
 
 def _toolkit_report(model: Model, corpus: Corpus, options: argparse.Namespace) -> Iterator[str]:
+    if not model.predicts_words:
+        raise InputError(f"--format={options.format}: {model.folder} is {model.kind}, whose words have no numbers")
     if not model.texts.predict_first:
         raise InputError(f"--format={options.format}: {model.folder} gives the first word of a line no probability")
     model, text = model.as_written(), corpus.written_lines(options.split)
@@ -134,7 +136,7 @@ def _toolkit_report(model: Model, corpus: Corpus, options: argparse.Namespace) -
 def _excess(model: Model, corpus: Corpus, options: argparse.Namespace) -> list[Excess]:
     """Compare the model, as trained, with the law of a synthetic text; empty for other texts, or if a word is <unk>."""
     changed = options.cache is not None or options.neighbours is not None or options.dynamic
-    other = changed or corpus.oov.get(options.split)
+    other = changed or corpus.exact or corpus.oov.get(options.split)  # a law is one of words
     if other or not corpus.name.startswith(PREFIX) or not model.predicts_words:
         return []
     return model.excess(corpus, options.split, state=options.state, precision=options.precision)

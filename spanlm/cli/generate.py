@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
+from itertools import chain
 
 from spanlm.cli.evaluation_report import departures
 from spanlm.cli.options import load_runs
 from spanlm.cli.parser import field_values
 from spanlm.cli.render import note
+from spanlm.data.tokenizer import WHITE_SPACE
 from spanlm.runs.model import Model
 from spanlm.scoring.options import GenerationOptions
 
@@ -32,9 +35,11 @@ def run(options: argparse.Namespace) -> None:
 
 def _write(model: Model, prompt: str, words: Iterable[str]) -> None:
     """Write a prompt and the generated words, each as soon as it is drawn; end the last line."""
-    sys.stdout.write(prompt)
-    last = prompt
-    for text in model.texts.tokenizer.readable(words, at_line_start=not prompt or prompt.endswith("\n")):
+    tokenizer, last = model.texts.tokenizer, ""
+    begun = prompt.encode(errors="surrogateescape" if tokenizer.exact else "backslashreplace")
+    spelled = tokenizer.spelled(words, at_line_start=prompt[-1:] in ("", *WHITE_SPACE))
+    decode = codecs.getincrementaldecoder("utf-8")("replace").decode  # a prompt may end within a character
+    for text in map(decode, chain([begun], spelled)):
         sys.stdout.write(text)
         sys.stdout.flush()
         last = text or last

@@ -101,13 +101,18 @@ def _check_fields(path: Path, pairs: list[Pair], kind: Kind, prefix: str) -> Non
 
 def _pair(row: Row, options: argparse.Namespace, columns: list[str]) -> Pair:
     values, regions = row.values, None
-    good, bad = values[options.good], values[options.bad]
-    for sentence in (good, bad):
-        refuse_reserved(without_marks(sentence, keep_marks=True))
+    good, bad = _unmarked(values[options.good]), _unmarked(values[options.bad])
     if columns:
         wanted = [str(values[name]) for name in columns]
         regions = regions_of(good, bad, wanted[0], wanted[-1])
     return Pair(good, bad, regions, values, row.line)
+
+
+def _unmarked(sentence: str) -> str:
+    """Return a sentence without the <eos> at its end, which not every model leaves out by itself."""
+    plain = without_marks(sentence, keep_marks=True)
+    refuse_reserved(plain)
+    return sentence if plain == sentence else plain.rstrip(" \v\f")
 
 
 def _cells(counted: Accuracy) -> list[str]:

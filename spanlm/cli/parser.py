@@ -165,7 +165,10 @@ class Parser(argparse.ArgumentParser):
         name, equals, value = field.partition("=")
         action = self._option_string_actions.get(f"--{re.sub('[_.]', '-', name)}")
         option = self.library_names.get(name) or (name if action is None else action.option_strings[-1])
-        return _ADVICE.get(field) or (field if option == name else f"{option} {value}" if equals else option)
+        advice = _ADVICE.get(field, "")
+        if advice.partition(" ")[0] in self._option_string_actions:
+            return advice
+        return field if option == name else f"{option} {value}" if equals else option
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of exiting: `main` prints."""

@@ -23,8 +23,8 @@ from spanlm.cli.render import note
 from spanlm.data import tables
 from spanlm.data.layouts import LAYOUTS, REPAIRS, repaired, with_marks, words_of
 from spanlm.data.text import Text, lines_of, pieces
-from spanlm.data.tokenizer import refuse_reserved, written_spans
-from spanlm.data.vocabulary import EOS, UNK
+from spanlm.data.tokenizer import WHITE_SPACE, refuse_reserved, written_spans
+from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, require
 from spanlm.models.ops.precision import usable
 from spanlm.options import meanings
@@ -84,6 +84,8 @@ def run(options: argparse.Namespace) -> None:
     named = "" if options.out is None or options.format is not None else options.out.name.removesuffix(".gz")
     require(Path(named).suffix not in _NO_TABLES, "--out", options.out, "named .csv, .tsv or .jsonl, which are written")
     models = _models(runs, options, apart)
+    for model in models.values() if options.data_dir is not None else ():
+        model.texts.data = replace(model.texts.data, dir=options.data_dir)
     for model in models.values() if settings.looks else ():
         try:
             if model.predicts_words:
@@ -332,9 +334,12 @@ class _Items:
         """Read items; an error names the line of a row that cannot be scored. Words are not `checked` again."""
         options, column = self.options, self.options.column
         if kind is None:
-            blank = 0
-            for number, text in enumerate(lines_of(pieces(Text(path, as_text=options.as_text))), 1):
-                blank += self.settings.state == "document" and not text.strip()
+            texts, blank = [model.texts for model in self.models.values()], 0
+            exact = all(each.tokenizer.exact for each in texts)
+            any_bytes = all(each.data.effective_tokenizer == "bytes" for each in texts)
+            file = Text(path, as_text=options.as_text, exact=exact, any_bytes=any_bytes)
+            for number, text in enumerate(lines_of(pieces(file)), 1):
+                blank += self.settings.state == "document" and not written_spans(text)
                 yield _Item(text, number, (blank,), (blank,))
             return
         groups, lines, order = (
@@ -355,7 +360,7 @@ class _Items:
                 if not tokens and options.rows == "tokens":
                     raise InputError(f"the column {column} has nothing that the model reads")
                 unknown = [token for token in tokens if token not in model.vocabulary]
-                if self.settings.oov == "error" and unknown:
+                if self.settings.oov == "error" and unknown and not lines:  # a line is read, and refused, joined
                     why = f"{unknown[0]!r} is not in the vocabulary. Use --oov flag to score it as <unk>."
                     raise tables.TableError(f"{path}, line {row.line}: {why}")
 
@@ -418,7 +423,7 @@ class _Items:
             texts = (item.text for item in group)
             if self.options.line is not None:
                 lines, copy = tee([*line] for _, line in groupby(group, key=lambda item: item.line))
-                texts_of_lines = ([item.text for item in line] for line in copy)
+                texts_of_lines = ([item.text.strip(WHITE_SPACE) for item in line] for line in copy)
                 if self.options.separator == "":
                     item_scores = model.score_joined(texts_of_lines, **settings)
                 else:
@@ -434,18 +439,20 @@ class _Items:
 def _shared_out(model: Model, line: Sequence[_Item], scores: Sequence[WrittenScore]) -> Iterator[list[WrittenScore]]:
     """Split the scores of a line among its items, with indices counted in each; <eos> goes with the word before it."""
     words = start = position = 0
-    for item, size in zip(line, model.texts.words_in([item.text for item in line]), strict=True):
-        last = words + size
-        item_scores = []
+    cells = [item.text.strip(WHITE_SPACE) for item in line]
+    for item, cell, size in zip(line, cells, model.texts.words_in(cells), strict=True):
+        last, moved, item_scores = words + size, item.text.find(cell) - start, list[WrittenScore]()
         while position < len(scores) and scores[position].index - (scores[position].word == EOS) <= last:
             item_scores.append(scores[position])
             position += 1
-        yield [replace(x, index=x.index - words, start=x.start - start, end=x.end - start) for x in item_scores]
-        words, start = last, start + len(item.text) + 1
+        yield [replace(x, index=x.index - words, start=x.start + moved, end=x.end + moved) for x in item_scores]
+        words, start = last, start + len(cell) + 1
 
 
 def _known_otherwise(model: Model, word: str) -> str:
     """Return how to write an unknown word so that the vocabulary has it; empty if no way is known."""
+    if not model.predicts_words:  # its tokenizer alone knows
+        return ""
     ways = {
         "in lower case": word.lower(),
         "with ' for ’": word.replace("’", "'"),
@@ -476,7 +483,7 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
             "model": model.description,
             **({"members": [str(run.folder) for run in model.runs]} if len(model.runs) > 1 else {}),
             **({"weights": model_digest(model.model)} if isinstance(model, TrainedModel) else {}),
-            "vocabulary": {"words": len(model.vocabulary), "sha256": model.vocabulary.hash},
+            **({"vocabulary": _vocabulary(model.vocabulary)} if model.predicts_words else {}),
             "tokenizer": model.texts.data.effective_tokenizer,
             "lines": model.texts.data.lines,
             **_words_of(model, items.caches[name], options.separator),
@@ -501,6 +508,10 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
         "runs": models,
         "columns": {name: items.columns.get(name, "of the item, as it was read") for name in header},
     }
+
+
+def _vocabulary(vocabulary: Vocabulary) -> dict[str, Any]:
+    return {"words": len(vocabulary), "sha256": vocabulary.hash}
 
 
 def _words_of(model: Model, cache: CacheConfig | None, separator: str) -> dict[str, str]:

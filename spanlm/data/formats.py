@@ -104,9 +104,9 @@ def conversion(path: Path, piece: bytes, offset: int) -> str:
     name = next(marked, None) or _encoding(piece[-offset % 4 :])
     if name is None:
         return "give a plain text file in UTF-8"
-    packed, file = path.suffix == ".gz", shlex.quote(str(path))
-    ending = Path(path.stem if packed else path.name).suffix or ".txt"
-    read = f"gzip -dc {file} | iconv -f {name} -t UTF-8" if packed else f"iconv -f {name} -t UTF-8 {file}"
+    unpack, file = {".gz": "gzip -dc", ".bz2": "bzip2 -dc"}.get(path.suffix.lower()), shlex.quote(str(path))
+    ending = Path(path.stem if unpack else path.name).suffix or ".txt"
+    read = f"{unpack} {file} | iconv -f {name} -t UTF-8" if unpack else f"iconv -f {name} -t UTF-8 {file}"
     return f"it looks like {name}: convert it by `{read} > NEW{ending}`"
 
 

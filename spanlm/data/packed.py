@@ -25,9 +25,9 @@ def replacing_packed(path: Path) -> Iterator[BinaryIO]:
     """Like `replacing`, but compress if the name ends in `.gz` or `.bz2`; equal content gives equal bytes."""
     with replacing(path) as file:
         packed: Any = nullcontext(file)
-        if path.suffix == ".bz2":
+        if path.suffix.lower() == ".bz2":
             packed = bz2.BZ2File(file, "wb")
-        elif path.suffix == ".gz":
+        elif path.suffix.lower() == ".gz":
             packed = gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0)
         with packed as writer:
             yield writer

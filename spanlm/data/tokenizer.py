@@ -46,6 +46,8 @@ UNKNOWN, UNKNOWN_EQUALS = -1, -2
 # size of the cache from written words to their tokens
 _REMEMBERED = 1 << 18
 
+WHITE_SPACE = " \t\n\r\v\f"
+"""Of ASCII, which separates words."""
 _SPACE = r" \t\n\r\v\f"
 _WORD = re.compile(f"[^{_SPACE}]+")
 # zero-width joiners shape words of Persian and of Indian scripts; they do not separate words

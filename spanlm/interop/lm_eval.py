@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spanlm.data.pieces import words_of
+from spanlm.data.tokenizer import WHITE_SPACE
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError, installation
 from spanlm.runs.loading import load
@@ -101,7 +102,8 @@ class SpanlmLM(LM):  # type: ignore[misc]
             temperature = float(task.get("temperature", 1.0))
             options = {"temperature": temperature, "top_k": task.get("top_k"), "top_p": task.get("top_p")}
         words = self.trained.words(context, length=int(task.get("max_gen_toks", LENGTH)), **options)
-        for part in self.trained.texts.tokenizer.readable(words, at_line_start=False):
+        fresh = context[-1:] in ("", *WHITE_SPACE)
+        for part in self.trained.texts.tokenizer.readable(words, at_line_start=fresh):
             text += part
             if cut := [text.index(stop) for stop in stops if stop in text]:
                 return text[: min(cut)]

@@ -32,8 +32,8 @@ from torch import Tensor
 
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus
-from spanlm.data.pieces import Piece, lines_as_pieces, refuse_one_string, whole_lines
-from spanlm.data.tokenizer import Words
+from spanlm.data.pieces import Piece, lines_as_pieces, refuse_one_string, require_texts, whole_lines
+from spanlm.data.tokenizer import Words, written_spans
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, named, require
 from spanlm.interop import hf
@@ -107,7 +107,7 @@ class Yardstick(Model):
             export = "a run that never predicted the first word of a line (training.batching.predict_first=false)"
             raise InputError(f"hf:{path}: is an export of {export}, from which a text cannot be opened. Name the run.")
         name = Path(f"hf:{path}")
-        data, textless = DataConfig(corpus=str(name)), "has no text of its own"
+        data, textless = DataConfig(corpus=str(name), marks="drop"), "has no text of its own"
         super().__init__(model.to(target).eval(), Texts(_AnyWord((EOS, UNK)), data, name, textless=textless))
         limits = (getattr(model.config, "max_position_embeddings", None), WINDOW)
         self.window: int = min(limit for limit in limits if limit)
@@ -150,6 +150,8 @@ class Yardstick(Model):
         if total.unk_tokens and protocol.spelling is not None:
             why = f"the tokenizer of {self.folder} does not know {total.unk_tokens:,} words, and cannot spell them"
             raise InputError("spell_unknown", limit=why, way_out="Leave it out")
+        if protocol.spelling is not None:  # sub-words spell an <unk> in the text, too
+            protocol = replace(protocol, spelling=replace(protocol.spelling, notes=()))
         seconds, counted = time.perf_counter() - began, replace(corpus, oov={part: total.unk_tokens})
         result = evaluation_of(total, seconds, counted, part, protocol, corpus.written(part))
         where = "each line by itself" if context == "line" else "the text as one, state carried"
@@ -180,13 +182,19 @@ class Yardstick(Model):
     def score_texts(self, texts: Iterable[str], *, precision: Precision = "fp32") -> tuple[list[TextScore], Prefixes]:
         """Return log p of many short texts, each read as one line with its end; see `Model.score_texts`."""
         refuse_one_string("texts", texts)
-        units = self._units(lines_as_pieces(texts, Words("whitespace")), "line", precision=precision)
+        texts = list(require_texts(texts))
+        plain = [*self.texts.unmarked(texts)]
+        units = self._units(lines_as_pieces(plain, Words("whitespace")), "line", precision=precision)
         results, count = [], 0
-        for _, group in groupby(units, key=lambda unit: unit[0].sentence):
+        groups = groupby(units, key=lambda unit: unit[0].sentence)
+        for text, read, (_, group) in zip(texts, plain, groups, strict=True):
             scores, subwords = zip(*group, strict=True)
             *words, end = scores
             count += 1 + sum(map(len, subwords))
-            results.append(TextScore([-word.surprisal for word in words], -end.surprisal, sum(x.oov for x in words)))
+            left = (-word.surprisal for word in words)
+            # a mark that is left out has no token
+            log_p = [0.0 if read[at] in " \v" else next(left) for at, _ in written_spans(text)]
+            results.append(TextScore(log_p, -end.surprisal, sum(x.oov for x in words)))
         return results, Prefixes(count, count)
 
     @property

@@ -91,10 +91,14 @@ def certainty(rows: Mapping[str, Records]) -> Certainty | None:
     names = tuple(name for name, of_row in texts.items() if common and set(of_row) == {common[0][0]})
     if len(names) < 2:
         return None
-    generator = np.random.default_rng(SEED)
     bits = [np.array([of_seed["bits"] for of_seed in blocks[name]], np.float64) for name in names]  # (seeds, blocks)
     sums, counts = np.stack([of_row.mean(0) for of_row in bits], 1), np.array(common[0][0], np.float64)[:, None]
-    draws = moved_means(sums, counts, generator)
-    shifts = np.concatenate([drawn_shifts(of_row.sum(1)[:, None] / counts.sum(), generator) for of_row in bits], 1)
+    draws = moved_means(sums, counts, np.random.default_rng(SEED))
+    # each row has a generator of its own, so that its interval stays when others get seeds
+    drawn = (
+        drawn_shifts(of_row.sum(1)[:, None] / counts.sum(), np.random.default_rng([SEED, *name.encode()]))
+        for name, of_row in zip(names, bits, strict=True)
+    )
+    shifts = np.concatenate([*drawn], 1)
     means, seeds, description = sums.sum(0) / counts.sum(), tuple(map(len, bits)), blocks[names[0]][0]["are"]
     return Certainty(names, seeds, sums, counts, means, shifts, draws + shifts, description)

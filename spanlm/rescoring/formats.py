@@ -52,7 +52,7 @@ _TENSOR = re.compile(r"tensor\((?P<value>[^,)]+).*\)$")
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 _NAME_VALUE = re.compile(r"(?<=\S)=(?=[-+.0-9][^\s=]*(?:\s|$))")
 _SRILM_LINE = re.compile(rf"\s*{_NUMBER}\s+{_NUMBER}\s+[0-9]+(\s|$)")
-_SRILM_SUFFIX = re.compile(r"(\.(nbest|score)(\.gz)?|\.gz)$")
+_SRILM_SUFFIX = re.compile(r"(\.(nbest|score)(\.(gz|bz2))?|\.(gz|bz2))$")
 _NEMO_LINE = re.compile(rf"[^\t]*\t\s*{_NUMBER}\s*")
 
 Lines = dict[str, tuple[int, str]]
@@ -152,7 +152,7 @@ def find_format(path: Path) -> Format:
         problem = "lattices, CTM, and JSON as of WhisperX are no n-best lists"
         raise InputError(f"{path}: {problem}, which are read as {_NAMES}")
     line = next((line for _, line in numbered_lines(path)), "")
-    if path.name.removesuffix(".gz").endswith(".jsonl") or line.startswith("{"):
+    if path.name.removesuffix(".gz").removesuffix(".bz2").endswith(".jsonl") or line.startswith("{"):
         return "jsonl"
     if "|||" in line:
         return "moses"

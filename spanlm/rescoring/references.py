@@ -96,7 +96,7 @@ def _read(path: Path, numbered: bool) -> tuple[str, list[_Line]]:
     if form is not None and form.name == "JSON":
         return "json", list(_json_lines(path, lines, numbered))
     spoken = [(place, line) for place, line in lines if not line.startswith(";;")]
-    name = path.name.removesuffix(".gz")
+    name = path.name.removesuffix(".gz").removesuffix(".bz2")
     if name.endswith(".stm") or (spoken and all(_TIMES.match(line) for _, line in spoken)):
         return "stm", list(starmap(_stm_line, spoken))
     if name.endswith(".trn") or (spoken and all(_TRN.fullmatch(line.strip()) for _, line in spoken)):

@@ -199,8 +199,10 @@ class Texts:
             data = of_its_own_documents(data) if resets else data
         if reader is not None:
             cut = reader.data
-            same = ("lines", "marks", "vocabulary_size", "pieces")
-            data = replace(data, tokenizer=cut.effective_tokenizer, **{name: getattr(cut, name) for name in same})
+            same = ("lines", "marks", "vocabulary_size", "pieces", "min_count", "max_size")
+            # the demo is cut in one way, whatever the rule
+            rule = cut.tokenizer if data.corpus == cut.corpus == DEMO else cut.effective_tokenizer
+            data = replace(data, tokenizer=rule, **{name: getattr(cut, name) for name in same})
         vocabulary = self.vocabulary if reader is None else reader.vocabulary
         if data_dir is not None:
             data = replace(data, dir=data_dir)
@@ -432,14 +434,15 @@ def text_to_attend(pieces: Iterable[Piece], state: Context) -> tuple[list[str], 
     """
     require(state in get_args(Context), "state", state, "carry, line or document")
     words: list[str] = []
-    starts, last, blank = [0], 0, False
+    starts, last, blank, begun = [0], 0, False, False
     for piece in pieces:
         if state == "line" and not last:
             words = []
-        if (state == "line" and piece.opens) or (state == "document" and blank and last and piece.words):
+        new = blank and begun and not piece.blank
+        if (state == "line" and piece.opens) or (state == "document" and new):
             starts += [len(words)] * (len(words) > starts[-1])
         words += words_of([piece])
-        last, blank = len(words) if piece.words else last, piece.blank
+        last, blank, begun = len(words) if piece.words else last, piece.blank, begun or not piece.blank
     if not last:
         raise InputError("the text to attend to has no words")
     end = last + (words[last - 1] != EOS)

@@ -449,7 +449,7 @@ def by_written_word(record: AttentionRecord, tokenizer: Tokenizer) -> AttentionR
         expected=[record.expected[place] for place in places],
         nearest_lag=0,
         starts=starts,
-        places=(),
+        places=[record.places[at] for at in places] if record.places else (),
         parts=None,
         ends=None,
         features=None,

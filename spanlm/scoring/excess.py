@@ -54,6 +54,8 @@ def excess_by_lag(model: NextWordModel, corpus: Corpus, split: str, protocol: Pr
     known = _known(corpus, split)
     if corpus.oov.get(split):
         raise InputError(f"{corpus.name} {split}: has words outside the vocabulary, whose probability no law knows")
+    if corpus.exact:
+        raise InputError(f"{corpus.name} {split}: is read as {corpus.tokenizer}, and its law is one of words")
     context: Context = "line" if protocol.context == "line" else "carry"
     one_stream = Protocol(context=context, batch_size=1, precision=protocol.precision)
     scored = read(model, one_stream.batcher(corpus, split, in_order=True).segments(), one_stream)

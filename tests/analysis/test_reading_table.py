@@ -249,6 +249,19 @@ def test_a_long_window_is_the_whole_context(tmp_path: Path, run: str, request: p
     assert (cut.unknown == whole.unknown).all() and np.isnan(whole.bits).any() == (run == "unopened_run")
 
 
+@pytest.mark.parametrize("context", ["line", "document"])
+def test_sentences_of_one_line_have_the_context_of_the_model(tmp_path: Path, sentence_run: Path, context: Any) -> None:
+    """One item of a line is read as items of several are; a window never goes further back than the context."""
+    model, two = spanlm.load(sentence_run), f"{A} {B} . {C.title()} {D} ."
+    one = words(tmp_path, [two], [1])
+    beside = words(tmp_path, [two, A, B], [1, 2, 2])
+    whole = surprisals(model, one, context)
+    assert whole.bits == pytest.approx(surprisals(model, beside, context).bits[:6])
+    assert surprisals(model, one, context, 99).bits == pytest.approx(whole.bits, rel=1e-4)
+    alone = [word.surprisal for sentence in (f"{A} {B} .", f"{C.title()} {D} .") for word in model.score(sentence)]
+    assert (whole.bits == pytest.approx(alone)) == (context == "line")
+
+
 def test_a_window_of_words_is_read_from_an_empty_state(tmp_path: Path, tiny_run: Path) -> None:
     model, read = spanlm.load(tiny_run), words(tmp_path, LINES, [1, 1, 2])
     found = surprisals(model, read, "document", 2)

@@ -141,6 +141,8 @@ def test_documents_that_begin_with_headings_are_read_apart_by_written_word_too(
         spanlm.train(config, spanlm.load_corpus(config.data), Path(name))
     found = json.loads(cli("compare", "words", "few", "bytes", "--spell-unknown", "--json").done)
     assert "3 documents" in found["protocol"]
+    other = json.loads(cli("compare", "few", "bytes", "--spell-unknown", "--json").done)
+    assert other["comparisons"][0]["bits"] == found["comparisons"][1]["bits"]
     for run, side in zip(("words", "few", "bytes"), (found["baseline"], *found["comparisons"]), strict=True):
         alone = spanlm.load(run).evaluate(spell_unknown=True)
         assert side["bits"] * found["compared"] == pytest.approx(alone.nll / math.log(2), rel=1e-5), run

@@ -116,6 +116,10 @@ def test_the_law_of_a_text_stands_beside_a_model_that_knows_its_words_alone(cli:
     cached = json.loads(cli("evaluate", "copied", "--json", *CACHED).done)
     other = json.loads(cli("evaluate", tiny_run, "--corpus", source, "--json").done)
     assert "excess" not in cached and "excess" not in other and other["oov_tokens"] > 0
+    cli("train", "demo", "--corpus", source, "--tokenizer", "characters", *training[:-1], "letters")
+    assert "excess" not in json.loads(cli("evaluate", "letters", "--json").done), "a law is one of words"
+    with pytest.raises(InputError, match="is read as characters, and its law is one of words"):
+        spanlm.load("letters").excess()
 
 
 TEXT = " ".join(TINY_WORDS[:6])

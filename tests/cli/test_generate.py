@@ -16,6 +16,13 @@ def test_a_prompt_is_cut_as_the_training_text_was(cli: Cli, sentence_run: Path, 
     assert found == ["the", "cat", "<eos>", "<eos>", "sat", "on"]
 
 
+def test_a_prompt_may_end_in_white_space_and_within_a_character(cli: Cli, tiny_run: Path, bytes_run: Path) -> None:
+    spaced, plain = (cli("generate", tiny_run, "--prompt", prompt, "--length", "9").done for prompt in ("the ", "the"))
+    assert spaced == plain
+    whole = cli("generate", bytes_run, "--prompt", "caf\udcc3", "--length", "9", "--seed", "3").done
+    assert whole.startswith("caf") and "\udcc3" not in whole
+
+
 def test_words_of_a_prompt_that_are_read_as_unknown_are_named(cli: Cli, tiny_run: Path) -> None:
     result = cli("generate", tiny_run, "--prompt", "the zebra\nthe zebra", "--length", "9")
     assert result.status == 0 and result.out.startswith("the zebra\nthe zebra ")

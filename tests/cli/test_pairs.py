@@ -70,17 +70,18 @@ def test_one_bad_row_does_not_cost_the_file(cli: Cli, tiny_run: Path) -> None:
     good = [json.dumps(pair) for pair in PAIRS]
     bad = ["[1]", '{"sentence_good": "a", "sentence_bad": null}', "{", '{"sentence_bad": "b"}']
     bad.append('{"sentence_good": "a <eos> b", "sentence_bad": "b"}')
+    good.append(json.dumps({"sentence_good": f"{A} {B} <eos>", "sentence_bad": f"{B} {A} <eos>", "UID": "ends"}))
     same = json.dumps({"sentence_good": f"{A} {B}", "sentence_bad": f"{A}  {B} ", "UID": "a\nb"})
     Path("p.jsonl").write_text("\n".join([bad[0], *good, *bad[1:], same, ""]))
     found = cli("pairs", tiny_run, "p.jsonl", "--out", "o.jsonl", "--json")
     counted, (left, ties) = json.loads(found.out), found.err.splitlines()
     assert counted["left_out"] == len(bad) and f"{len(bad)} rows left out: p.jsonl, line 1: " in left
-    assert "1 row counted as a tie: p.jsonl, line 9: " in ties
+    assert "1 row counted as a tie: p.jsonl, line 10: " in ties
     Path("q.jsonl").write_text("\n".join([*good, same]))
     assert counted["pairs"] == json.loads(cli("pairs", tiny_run, "q.jsonl", "--json").out)["pairs"]
     uids = [json.loads(line)["UID"] for line in Path("o.jsonl").read_text().splitlines()]
-    assert uids == [*(pair["UID"] for pair in PAIRS), "a\nb"]
+    assert uids == [*(pair["UID"] for pair in PAIRS), "ends", "a\nb"]
     rows = cli("pairs", tiny_run, "q.jsonl").out.split("\n\n")[1].splitlines()
-    assert len(rows) == 5, "a row a value, also of one with a line end"
+    assert len(rows) == 6, "a row a value, also of one with a line end"
     Path("p.jsonl").write_text("\n".join(bad))
     cli("pairs", tiny_run, "p.jsonl").refused("p.jsonl, line 1", "No row is left")

@@ -143,6 +143,30 @@ def test_rows_of_one_line_are_read_as_that_line(cli: Cli, words_run: Path, state
     assert ends == [("3", "2"), ("5", "2"), ("6", "2")]
 
 
+def test_spaces_around_cells_are_no_text_between_them(cli: Cli, bytes_run: Path) -> None:
+    how = ("--text", "text", "--line", "trial")
+    rows = [{"trial": "1", "text": text} for text in (f" {A} ", B)]
+    spaced = read_rows(cli("score", bytes_run, write("a.csv", rows), *how).done)
+    plain = read_rows(cli("score", bytes_run, write("b.csv", [{"trial": "1", "text": x} for x in (A, B)]), *how).done)
+    assert [row["surprisal"] for row in spaced] == [row["surprisal"] for row in plain]
+    assert [(row["start"], row["end"]) for row in spaced] == [("1", str(1 + len(A))), ("0", str(len(B)))]
+
+
+def test_a_table_of_looks_by_word_is_joined_to_its_scores(cli: Cli, bytes_run: Path) -> None:
+    how = (write("s.csv"), "text")
+    attend = ("attend", bytes_run, "--file", how[0], "--column", how[1], "--rows", "words", "--out", "look.csv")
+    assert cli(*attend).status == 0
+    looked = {(row["sentence"], row["written"]): row["target"] for row in read_rows(Path("look.csv").read_text())}
+    scored = read_rows(cli("score", bytes_run, how[0], "--text", how[1], "--eos").done)
+    assert looked == {(row["sentence"], row["index"]): row["word"] for row in scored if row["index"] != "1"}
+
+
+def test_a_file_of_any_bytes_has_scores_by_word(cli: Cli, bytes_run: Path) -> None:
+    Path("latin1.txt").write_bytes(b"na\xefve cat\n")
+    rows = cli("score", bytes_run, "latin1.txt", "--rows", "words").done.splitlines()
+    assert len(rows) == 3
+
+
 def test_marks_of_toolkits_in_cells_are_left_out_and_move_no_row(cli: Cli, tiny_run: Path) -> None:
     rows = [{"line": "1", "rt": str(rt), "text": word} for rt, word in enumerate(("<s>", A, B, "</s>"))]
     joined = read_rows(cli("score", tiny_run, write("apart.csv", rows), "--text", "text", "--line", "line").done)

@@ -298,6 +298,18 @@ def test_pairs_and_lists_are_scored(folder: Path, tmp_path: Path) -> None:
     assert told["hypotheses"] == 2
 
 
+def test_marks_of_toolkits_are_left_out(folder: Path, tmp_path: Path) -> None:
+    model, line = spanlm.load(f"hf:{folder}", "cpu"), "the cat sat ."
+    paths = [tmp_path / name for name in ("plain.txt", "marked.txt")]
+    for path, text in zip(paths, (line, f"<s> {line} </s>"), strict=True):
+        path.write_text(f"{text}\n" * 3)
+    plain, marked = (model.evaluate(path) for path in paths)
+    assert (marked.tokens, marked.nll) == (plain.tokens, pytest.approx(plain.nll))
+    scores, _ = model.score_texts([line, f"<s> {line} </s>", f"{line} <eos>"])
+    assert [score.log_prob for score in scores] == pytest.approx([scores[0].log_prob] * 3)
+    assert [len(score.words) for score in scores] == [4, 6, 5]
+
+
 REFUSED = [
     (("generate",), "generate"),
     (("evaluate", "--dynamic"), "--dynamic"),
@@ -336,7 +348,10 @@ def test_it_is_compared_but_not_with_a_cache(
     alone = spanlm.load(f"hf:{folder}", "cpu").evaluate(tmp_path / "text.txt")
     assert found["comparisons"][0]["bits"] == pytest.approx(alone.bits_per_token, rel=1e-5)
     assert main(["compare", f"hf:{folder}", str(tiny_run), *command[3:]]) == 2
-    assert "Name it last." in capsys.readouterr().err
+    assert "Name it last" in capsys.readouterr().err
+    assert main(["compare", f"hf:{folder}", f"hf:{folder}", *command[3:]]) == 2
+    assert main(["evaluate", f"hf:{folder}", "--format", "srilm", *command[5:]]) == 2
+    assert "whose words have no numbers" in capsys.readouterr().err
 
 
 def test_a_text_with_a_law_is_measured_without_it(folder: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from spanlm.data.tokenizer import written_words
 from spanlm.errors import InputError, installation
 from spanlm.options import Precision
-from spanlm.scoring.ngram.model import END, require_no_marks
+from spanlm.scoring.ngram.model import END, UNKNOWN, require_no_marks
 from spanlm.scoring.prefix_tree import Prefixes, TextScore
 
 _LN10 = math.log(10)
@@ -50,7 +50,8 @@ class Kenlm:
         for text in texts:
             require_no_marks(words := written_words(text))
             *tokens, end = self.log_probs([*words, END])
-            scores.append(TextScore(tokens, end, sum(word not in self._model for word in words)))
+            oov = sum(word != UNKNOWN and word not in self._model for word in words)
+            scores.append(TextScore(tokens, end, oov))
         read = sum(len(written_words(text)) + 2 for text in texts)
         return scores, Prefixes(read, read)
 

@@ -62,8 +62,8 @@ class NgramModel(NextWordModel):
         self.register_buffer("_read", torch.from_numpy(np.where(ids == arpa.ids[END], arpa.ids[START], ids)))
 
     def init_state(self, batch_size: int) -> LMState:
+        # <eos>, which opens a text, is read as <s>; without it, as in a window, nothing is known of what was before
         words = torch.full((self.arpa.order - 1, batch_size), -1, device=self.device)
-        words[-1:] = self.arpa.ids[START]
         held = {} if self.cache is None else {"cache": words.new_full((self.cache.window, batch_size), -1)}
         return LMState({"words": words}, held)
 
