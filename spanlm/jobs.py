@@ -76,7 +76,8 @@ class Engine:
         """
         import torch
 
-        return max(1, torch.get_num_threads() // min(self.jobs, max(count, 1)))
+        threads = min(torch.get_num_threads(), os.cpu_count() or 1)  # OMP_NUM_THREADS may be larger, --threads not
+        return max(1, threads // min(self.jobs, max(count, 1)))
 
     def run(
         self,

@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> None:
         config = RunConfig.load(path) if is_file else find_preset(name).config
         changes = {"data.corpus": options.corpus, "data.dir": options.data_dir}
         config = with_words(config, {name: value for name, value in changes.items() if value is not None}, None)
-        named[name] = config, load_corpus(config.data)
+        named[name] = config, load_corpus(config.data, as_text=options.as_text)
     device = pick_device(options.device, "--device")
     started = provenance(device)
     timed = (

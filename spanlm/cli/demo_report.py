@@ -58,9 +58,10 @@ def print_demo_report(config: RunConfig, corpus: Corpus, folder: Path) -> None:
         _print_worth(text, other, plain, "without its memory this model needs {} bits a token more", trained)
     for other in cached:
         _print_worth(text, plain, other, f"{other.name} saves {{}} bits a token")
-    out("\nthree lines it wrote:")
-    for seed in (1, 2, 3):
-        out(f"  {_one_line(model, seed)}")
+    if model.texts.predict_first:
+        out("\nthree lines it wrote:")
+        for seed in (1, 2, 3):
+            out(f"  {_one_line(model, seed)}")
     if isinstance(config.model.memory, KeyValueConfig | RecurrentMemoryConfig):
         page = own(folder / "attention.html")
         state: Context = "line" if model.texts.line_by_line else "carry"
@@ -105,8 +106,9 @@ def _baseline(config: RunConfig, corpus: Corpus, folder: Path) -> float:
     like = replace(config.model, encoder=LSTMConfig(), memory=NoMemoryConfig())
     plain = match_parameters(like, len(corpus.vocabulary), count)
     out(f"\nfor comparison, an LSTM with as many parameters ({plain.encoder.output_size} units):")
+    anew = replace(config.training, start_from=None, learns="all")
     with TrainingReport(notes=False) as report:
-        train(replace(config, model=plain), corpus, folder, report, resume=True)
+        train(replace(config, model=plain, training=anew), corpus, folder, report, resume=True)
     return load(folder).evaluate(corpus).perplexity
 
 

@@ -83,12 +83,12 @@ _MOST_ROWS = 40
 def run(options: argparse.Namespace) -> None:
     engine = field_values(options, Engine)
     check_output(options.out, [options.file], suffixes=TABLES)
-    sweep = _Sweep(options.file, options.out)
+    sweep = _Sweep(options.file, options.out, options.as_text)
     if options.print_slurm:
         if options.dry_run or engine.on is not None:
             other = "--dry-run" if options.dry_run else f"--on={engine.on}"
             raise InputError(f"--print-slurm and {other} do not go together: the script is for SLURM alone; take one")
-        sweep.print_slurm(engine, shlex.join(["spanlm", "sweep", str(options.file)]))
+        sweep.print_slurm(engine, shlex.join(["spanlm", "sweep", str(options.file), *["--as-text"] * options.as_text]))
     elif options.dry_run:
         sweep.list_runs()
     else:
@@ -98,8 +98,8 @@ def run(options: argparse.Namespace) -> None:
 class _Sweep:
     """The checked settings of a sweep file, and their corpora."""
 
-    def __init__(self, file: Path, table: Path | None = None) -> None:
-        self.sweep, self._file = Sweep.load(file), table
+    def __init__(self, file: Path, table: Path | None = None, as_text: bool = False) -> None:
+        self.sweep, self._file, self._as_text = Sweep.load(file), table, as_text
         self.out = Path(self.sweep.out or "runs")
         self.corpora: dict[DataConfig, Corpus] = {}
         base = named_config(self.sweep.preset, Path(self.sweep.config) if self.sweep.config else None)
@@ -128,7 +128,7 @@ class _Sweep:
             config = with_words(base, fields, None)
             refuse_unfit(config)
             if config.data not in self.corpora:
-                self.corpora[config.data] = load_corpus(config.data)
+                self.corpora[config.data] = load_corpus(config.data, as_text=self._as_text)
             size = len(self.corpora[config.data].vocabulary)
             if (budget := self.sweep.match_parameters) is not None:
                 refuse_twice(fields, matched_field(config), "match_parameters", budget)
@@ -149,7 +149,8 @@ class _Sweep:
         options = [f"--{name}={value}" for name, value in fields.items()]
         if self.sweep.match_parameters is not None:
             options.append(f"--match-parameters={self.sweep.match_parameters}")
-        return ["train", *(base or ["demo"]), *options, f"--out={folder}", "--resume=auto"]
+        as_text = ["--as-text"] * self._as_text
+        return ["train", *(base or ["demo"]), *options, *as_text, f"--out={folder}", "--resume=auto"]
 
     def train(self, engine: Engine) -> None:
         words = {path: self._command(setting, path) for setting in self.settings for path in setting.members}
@@ -227,6 +228,10 @@ class _Sweep:
         best = results[0]
         if not best.ended:
             return
+        if len({self._counted(result) for result in results if result.ended}) > 1:
+            why = "are over other tokens, so that none is the best: `spanlm evaluate` has bits by word and character"
+            out(f"note: these perplexities {why}")
+            return
         if math.isfinite(best.mean):
             write_whole(self.out / "sweep.svg", figures.figure_bytes(self._figure(results), ".svg"))
             out(f"written: {self.out / 'sweep.svg'}")
@@ -241,6 +246,12 @@ class _Sweep:
         if self.sweep.seeds is not None:  # named together, the seeds would be evaluated as an ensemble
             command = f'for run in {where}/seed-*; do spanlm evaluate "$run" --split test; done'
         out(f"Test it once: {command}")
+
+    def _counted(self, result: Result) -> tuple[object, ...]:
+        """Return what the perplexity on valid is over; only those over the same can be compared."""
+        config = next(iter(result.setting.members.values()))
+        corpus = self.corpora[config.data]
+        return corpus.vocabulary.hash, len(corpus.splits["valid"]), config.training.batching.predict_first
 
     def _figure(self, results: Sequence[Result]) -> Figure:
         """Draw valid perplexity over the field with most numbers if they are enough; else a row for each setting."""
@@ -289,6 +300,6 @@ class _Sweep:
 
 def _is_number(text: str) -> bool:
     try:
-        return float(text) == float(text)
+        return math.isfinite(float(text))
     except ValueError:
         return False

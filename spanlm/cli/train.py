@@ -20,6 +20,7 @@ from spanlm.cli.render import out, paragraph, quiet, table
 from spanlm.cli.training_report import TrainingReport
 from spanlm.cli.training_verbs import Fields
 from spanlm.config import RunConfig, nested, option_rows, overlaid, read_config, refuse_unknown, with_options
+from spanlm.data.config import is_exact
 from spanlm.data.corpora import Corpus, load_corpus
 from spanlm.data.sources import with_own_documents, with_own_tokenizer
 from spanlm.data.vocabulary import Vocabulary
@@ -230,16 +231,19 @@ def named_config(preset: str | None, config: Path | None) -> RunConfig:
 def with_words(base: RunConfig, fields: Mapping[str, str], begun: Path | None) -> RunConfig:
     """Set fields; take the tokenisation from the run to resume or to start from; else that of new runs."""
     config = with_options(base, fields)
-    data, started = with_own_tokenizer(config.data, fields), config.training.start_from
+    goes_on = begun is not None and base.data.corpus == config.data.corpus
+    data = config.data if goes_on else with_own_tokenizer(config.data, fields)
+    started = config.training.start_from
     origin = begun or (expanded(started) if started else None)
     tokenizer, min_count, marks = data.tokenizer, data.min_count, data.marks
     if origin is not None and (origin / CONFIG).is_file():
         old = RunConfig.load(origin / CONFIG, whole=True).data
         min_count, words = min_count or old.min_count, vocabulary_file(origin)
-        if marks is None and old.keeps_marks(Vocabulary.load(words) if words.is_file() else ()):
-            marks = "keep"
-        if tokenizer == "words" and old.tokenizer != "whitespace":
+        if tokenizer == "words" and old.tokenizer == "straight-words":
             tokenizer = old.tokenizer
+        known = Vocabulary.load(words) if words.is_file() else ()
+        if marks is None and not is_exact(data.effective_tokenizer) and old.keeps_marks(known):
+            marks = "keep"
         data = data if old.documents == "auto" else with_own_documents(data)
     else:
         data = with_own_documents(data)

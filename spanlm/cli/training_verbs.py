@@ -39,6 +39,7 @@ def bench(arguments: list[str]) -> argparse.Namespace:
     parser.add_device()
     add_fields(parser, BenchOptions, "rounds", "operations")
     parser.add("--corpus", "train all on this corpus (default: each on its own)", metavar="NAME|PATH")
+    parser.add_as_text()
     parser.add("--data-dir", "where corpora are (default: $SPANLM_DATA)", metavar="DIR")
     parser.add("--json", "print one JSON object", bool)
     return parser.read(arguments)
@@ -158,6 +159,7 @@ def sweep(arguments: list[str]) -> argparse.Namespace:
     parser.add_engine()
     parser.add("--dry-run", "print the runs, and the table of those that are done", bool)
     parser.add("--print-slurm", "print a script for sbatch: an array with a task for each run", bool)
+    parser.add_as_text()
     parser.add("--out", "write the last table to a file (.md, .tex), too", Path)
     return parser.read(arguments)
 

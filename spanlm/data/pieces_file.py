@@ -18,6 +18,7 @@ import json
 import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
 from typing import Any
 
 from spanlm.data.config import BYTES, TrainedPieces
@@ -134,8 +135,10 @@ def _of_json(data: bytes, kind: TrainedPieces) -> Vocabulary:
     name = model.get("type", "BPE" if "merges" in model else "Unigram" if isinstance(model["vocab"], list) else "other")
     _require_kind(name.lower(), kind)
     if "ByteLevel" in json.dumps([content.get(part) for part in ("normalizer", "pre_tokenizer", "decoder")]):
-        _without_prefix(content)
         content.setdefault("normalizer", None)
+        if not model.get("dropout") and (own := _with_marks(deepcopy(content))).pieces.encode() == data:
+            return own  # the file of a run, whose vocabulary it stays
+        _without_prefix(content)
         content["post_processor"] = content["truncation"] = content["padding"] = None
         model.pop("dropout", None)  # BPE dropout cuts at random
         return _with_marks(content)

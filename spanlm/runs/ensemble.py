@@ -139,12 +139,16 @@ def refuse_other_words(model: Model, other: Model, instead: str = "") -> None:
         return
     sizes = len(model.vocabulary), len(other.vocabulary)
     pairs = zip_longest(model.vocabulary.words, other.vocabulary.words)
-    at, first = next((n, pair) for n, pair in enumerate(pairs) if pair[0] != pair[1])
-    mine, theirs = ("missing" if word is None else repr(word) for word in first)
     differs = f"{sizes[0]:,} and {sizes[1]:,} words" if sizes[0] != sizes[1] else "as many words, but not the same"
+    how = "the same pieces, of tokenizer.json files that differ"
+    for at, (mine, theirs) in enumerate(pairs):
+        if mine != theirs:
+            first = " and ".join("missing" if word is None else repr(word) for word in (mine, theirs))
+            how = f"{differs}; the first difference: word {at} is {first}"
+            break
     raise InputError(
-        f"{model.folder} and {other.folder}: have different vocabularies ({differs}; the first difference: word {at} "
-        f"is {mine} and {theirs}). {instead or 'Only models trained with one vocabulary can be combined.'}"
+        f"{model.folder} and {other.folder}: have different vocabularies ({how}). "
+        f"{instead or 'Only models trained with one vocabulary can be combined.'}"
     )
 
 

@@ -82,6 +82,14 @@ def test_a_dry_run_lists_the_runs_and_the_first_command_is_one(cli: Cli, tiny_co
 
 
 @pytest.mark.slow
+def test_perplexities_over_other_tokens_have_no_best(cli: Cli, tiny_corpus: Path) -> None:
+    path = write(tiny_corpus, rates="[0.01]")
+    path.write_text(path.read_text() + "  data.tokenizer: [whitespace, bytes]\n")
+    shown = cli("sweep", path).done
+    assert "over other tokens, so that none is the best" in " ".join(shown.split()) and "best by valid" not in shown
+
+
+@pytest.mark.slow
 def test_match_parameters_are_those_of_every_run(cli: Cli, tiny_corpus: Path) -> None:
     file = write(tiny_corpus, "0.01", more="  model.memory.kind: [none, key_value]\nmatch_parameters: LSTM9\n")
     file.write_text(file.read_text().replace("  model.encoder.hidden_size: 12\n", ""))

@@ -195,6 +195,13 @@ def test_pieces_of_sentencepiece_cut_as_there_and_keep_every_byte(
     assert tokenizer.tokens("lé")[0] == "lÃ©"
 
 
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_the_pieces_of_a_run_stay_its_vocabulary(file: Path, kind: Any) -> None:
+    vocabulary = TOKENIZERS[kind]._vocabulary
+    file.write_text(vocabulary.pieces, encoding="utf-8")
+    assert read_pieces(file, kind).hash == vocabulary.hash
+
+
 def test_byte_pieces_of_a_unigram_model_are_used_for_what_nothing_else_reads(file: Path) -> None:
     """As transformers writes such a model: bytes have the score 0, the best, which none of them is meant to have."""
     pieces = [["<unk>", 0.0], *([f"<0x{byte:02X}>", 0.0] for byte in range(256)), ["▁the", -2.0], ["▁cat", -3.0]]

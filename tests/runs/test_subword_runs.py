@@ -12,6 +12,7 @@ import spanlm
 from spanlm.cli.main import main
 from spanlm.config import RunConfig
 from spanlm.data.cbt import Question
+from spanlm.data.pieces_file import learned
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError
 from spanlm.runs.model import TrainedModel
@@ -172,6 +173,23 @@ def test_a_file_of_another_vocabulary_is_refused(folder: Path, tmp_path: Path) -
     path.unlink()
     with pytest.raises(InputError, match=rf"{path.name}: cannot read the vocabulary .*; restore it"):
         spanlm.load(copy)
+
+
+def test_a_run_whose_pieces_hold_a_mark_goes_on(
+    tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tokenizers of RoBERTa have <s> among their pieces, which says nothing about marks around lines."""
+    monkeypatch.chdir(tmp_path)
+    content = json.loads(learned("bpe", TEXT * 9, 280).pieces)
+    for token, (old, new) in zip(content["added_tokens"], ((EOS, "<s>"), ("<unk>", "<pad>")), strict=True):
+        token["content"] = new
+        content["model"]["vocab"][new] = content["model"]["vocab"].pop(old, token["id"])
+    Path("marked.json").write_text(json.dumps(content))
+    small = ("--hidden-size", "6", "--model.embedding_size", "6", "--no-tour", "--out", "run")
+    begin = ["train", str(tiny_corpus), "--tokenizer", "bpe", "--data.pieces", "marked.json", "--epochs", "1", *small]
+    assert main(begin) == 0
+    assert "<s>" in spanlm.load("run").vocabulary
+    assert main(["train", "--out", "run", "--resume", "auto", "--epochs", "2", "--no-tour"]) == 0
 
 
 def test_words_and_pieces_are_compared_by_written_word(
