@@ -12,6 +12,8 @@
 
 from __future__ import annotations
 
+from importlib.machinery import PathFinder as _PathFinder
+
 from spanlm.store import VERSION
 
 __version__ = VERSION
@@ -56,7 +58,8 @@ _HOMES = {
     "train": "spanlm.training.run",
 }
 
-__all__ = list(_HOMES)
+# without its extra, `help(spanlm)` and `from spanlm import *` would fail at this name
+__all__ = [name for name in _HOMES if name != "to_hf" or _PathFinder.find_spec("transformers")]
 
 
 def __dir__() -> list[str]:

@@ -310,8 +310,8 @@ def read_tokens(
     spells = written
     if written and model.predicts_words:
         _require_lines(model, corpus)
-        protocol = replace(protocol, spelling=Spelling.of(corpus, split, lambda: model.texts.speller(corpus)))
-        spells = protocol.spelling is not None and protocol.spelling.words > 0
+        spelling = Spelling.of(corpus, split, lambda: model.texts.speller(corpus))
+        protocol, spells = replace(protocol, spelling=spelling), spelling.words > 0
     if written or not model.predicts_words:
         reading, surprisal, apart = model.as_written(), list[float](), protocol.context == "document"
         openings = _opening_lines(corpus, split) if apart else np.zeros(1, np.int64)

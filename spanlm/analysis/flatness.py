@@ -121,7 +121,7 @@ def mean_flatness(records: Sequence[AttentionRecord]) -> Flatness | None:
     for record in records:
         weights, held = record.weights, record.occupied.sum(axis=1)
         # of written words, the one just read may not be in a slot yet
-        late = (held > 0) & (weights[:, -1] == 0) & record.by_word
+        late = (held > 0) & (weights[:, -1] == 0) & record.of_written_words
         weights = np.where(late[:, None], np.roll(weights, 1, axis=1), weights)
         accumulator.update(weights, held - late)
     return accumulator.result() if accumulator.rows else None

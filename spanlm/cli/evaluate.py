@@ -119,8 +119,8 @@ def _check(options: argparse.Namespace, runs: int) -> None:
 
 
 def _toolkit_report(model: Model, corpus: Corpus, options: argparse.Namespace) -> Iterator[str]:
-    if not model.predicts_words:
-        raise InputError(f"--format={options.format}: {model.folder} is {model.kind}, whose words have no numbers")
+    if options.format == "kenlm" and not model.predicts_words:
+        raise InputError(f"--format=kenlm: {model.folder} is {model.kind}, whose words have no ids. Take srilm.")
     if not model.texts.predict_first:
         raise InputError(f"--format={options.format}: {model.folder} gives the first word of a line no probability")
     model, text = model.as_written(), corpus.written_lines(options.split)

@@ -257,7 +257,6 @@ def path(text: str) -> Path:
 _ADVICE = {
     "as_text=True": "--as-text",
     "corpus=…": "--corpus",
-    "data.dir": "--data-dir",
     "resume=True": "--resume auto",
     "weights=…": "--weights",
 }

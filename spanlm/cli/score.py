@@ -24,7 +24,7 @@ from spanlm.data import tables
 from spanlm.data.layouts import LAYOUTS, REPAIRS, repaired, with_marks, words_of
 from spanlm.data.text import Text, lines_of, pieces
 from spanlm.data.tokenizer import WHITE_SPACE, refuse_reserved, written_spans
-from spanlm.data.vocabulary import EOS, UNK, Vocabulary
+from spanlm.data.vocabulary import EOS, UNK
 from spanlm.errors import InputError, require
 from spanlm.models.ops.precision import usable
 from spanlm.options import meanings
@@ -334,9 +334,9 @@ class _Items:
         """Read items; an error names the line of a row that cannot be scored. Words are not `checked` again."""
         options, column = self.options, self.options.column
         if kind is None:
-            texts, blank = [model.texts for model in self.models.values()], 0
-            exact = all(each.tokenizer.exact for each in texts)
-            any_bytes = all(each.data.effective_tokenizer == "bytes" for each in texts)
+            readers, blank = [model.texts for model in self.models.values()], 0
+            exact = all(reader.tokenizer.exact for reader in readers)
+            any_bytes = all(reader.data.effective_tokenizer == "bytes" for reader in readers)
             file = Text(path, as_text=options.as_text, exact=exact, any_bytes=any_bytes)
             for number, text in enumerate(lines_of(pieces(file)), 1):
                 blank += self.settings.state == "document" and not written_spans(text)
@@ -423,7 +423,7 @@ class _Items:
             texts = (item.text for item in group)
             if self.options.line is not None:
                 lines, copy = tee([*line] for _, line in groupby(group, key=lambda item: item.line))
-                texts_of_lines = ([item.text.strip(WHITE_SPACE) for item in line] for line in copy)
+                texts_of_lines = (self._cells(model, line) for line in copy)
                 if self.options.separator == "":
                     item_scores = model.score_joined(texts_of_lines, **settings)
                 else:
@@ -435,17 +435,27 @@ class _Items:
             else:  # every item has a token, since empty cells are rejected
                 yield from (list(scores) for _, scores in groupby(model.score(texts, **settings), lambda x: x.sentence))
 
+    def _cells(self, model: Model, line: Sequence[_Item]) -> list[str]:
+        """Return the texts of a line; InputError: with --oov error, a word of it is unknown."""
+        cells = [item.text.strip(WHITE_SPACE) for item in line]
+        if self.settings.oov == "error":
+            tokens = model.tokenize(model.texts.unmarked_text(self.options.separator.join(cells)))
+            if unknown := [token for token in tokens if token not in model.vocabulary]:
+                why = f"{unknown[0]!r} is not in the vocabulary. Use --oov flag to score it as <unk>."
+                raise InputError(f"{line[0].place} and the rows of its line: {why}")
+        return cells
+
 
 def _shared_out(model: Model, line: Sequence[_Item], scores: Sequence[WrittenScore]) -> Iterator[list[WrittenScore]]:
     """Split the scores of a line among its items, with indices counted in each; <eos> goes with the word before it."""
     words = start = position = 0
     cells = [item.text.strip(WHITE_SPACE) for item in line]
     for item, cell, size in zip(line, cells, model.texts.words_in(cells), strict=True):
-        last, moved, item_scores = words + size, item.text.find(cell) - start, list[WrittenScore]()
+        last, shift, item_scores = words + size, item.text.find(cell) - start, list[WrittenScore]()
         while position < len(scores) and scores[position].index - (scores[position].word == EOS) <= last:
             item_scores.append(scores[position])
             position += 1
-        yield [replace(x, index=x.index - words, start=x.start + moved, end=x.end + moved) for x in item_scores]
+        yield [replace(x, index=x.index - words, start=x.start + shift, end=x.end + shift) for x in item_scores]
         words, start = last, start + len(cell) + 1
 
 
@@ -483,7 +493,11 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
             "model": model.description,
             **({"members": [str(run.folder) for run in model.runs]} if len(model.runs) > 1 else {}),
             **({"weights": model_digest(model.model)} if isinstance(model, TrainedModel) else {}),
-            **({"vocabulary": _vocabulary(model.vocabulary)} if model.predicts_words else {}),
+            **(
+                {"vocabulary": {"words": len(model.vocabulary), "sha256": model.vocabulary.hash}}
+                if model.predicts_words
+                else {}
+            ),
             "tokenizer": model.texts.data.effective_tokenizer,
             "lines": model.texts.data.lines,
             **_words_of(model, items.caches[name], options.separator),
@@ -508,10 +522,6 @@ def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
         "runs": models,
         "columns": {name: items.columns.get(name, "of the item, as it was read") for name in header},
     }
-
-
-def _vocabulary(vocabulary: Vocabulary) -> dict[str, Any]:
-    return {"words": len(vocabulary), "sha256": vocabulary.hash}
 
 
 def _words_of(model: Model, cache: CacheConfig | None, separator: str) -> dict[str, str]:

@@ -229,8 +229,7 @@ class _Sweep:
         if not best.ended:
             return
         if len({self._counted(result) for result in results if result.ended}) > 1:
-            why = "are over other tokens, so that none is the best: `spanlm evaluate` has bits by word and character"
-            out(f"note: these perplexities {why}")
+            out("note: these perplexities count different tokens, so that none is the best; see `spanlm evaluate`")
             return
         if math.isfinite(best.mean):
             write_whole(self.out / "sweep.svg", figures.figure_bytes(self._figure(results), ".svg"))

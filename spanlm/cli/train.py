@@ -231,19 +231,21 @@ def named_config(preset: str | None, config: Path | None) -> RunConfig:
 def with_words(base: RunConfig, fields: Mapping[str, str], begun: Path | None) -> RunConfig:
     """Set fields; take the tokenisation from the run to resume or to start from; else that of new runs."""
     config = with_options(base, fields)
-    goes_on = begun is not None and base.data.corpus == config.data.corpus
-    data = config.data if goes_on else with_own_tokenizer(config.data, fields)
     started = config.training.start_from
-    origin = begun or (expanded(started) if started else None)
-    tokenizer, min_count, marks = data.tokenizer, data.min_count, data.marks
+    origin, old = begun or (expanded(started) if started else None), None
     if origin is not None and (origin / CONFIG).is_file():
         old = RunConfig.load(origin / CONFIG, whole=True).data
-        min_count, words = min_count or old.min_count, vocabulary_file(origin)
+    # a run that goes on by its own configuration keeps its tokenizer
+    goes_on = begun is not None and base.data == old and base.data.corpus == config.data.corpus
+    data = config.data if goes_on else with_own_tokenizer(config.data, fields)
+    tokenizer, min_count, marks = data.tokenizer, data.min_count, data.marks
+    if origin is not None and old is not None:
+        min_count = min_count or old.min_count
         if tokenizer == "words" and old.tokenizer == "straight-words":
             tokenizer = old.tokenizer
-        known = Vocabulary.load(words) if words.is_file() else ()
-        if marks is None and not is_exact(data.effective_tokenizer) and old.keeps_marks(known):
-            marks = "keep"
+        if marks is None and not is_exact(data.effective_tokenizer):
+            words = vocabulary_file(origin)
+            marks = "keep" if old.keeps_marks(Vocabulary.load(words) if words.is_file() else ()) else None
         data = data if old.documents == "auto" else with_own_documents(data)
     else:
         data = with_own_documents(data)

@@ -136,8 +136,8 @@ def _of_json(data: bytes, kind: TrainedPieces) -> Vocabulary:
     _require_kind(name.lower(), kind)
     if "ByteLevel" in json.dumps([content.get(part) for part in ("normalizer", "pre_tokenizer", "decoder")]):
         content.setdefault("normalizer", None)
-        if not model.get("dropout") and (own := _with_marks(deepcopy(content))).pieces.encode() == data:
-            return own  # the file of a run, whose vocabulary it stays
+        if not model.get("dropout") and (unchanged := _with_marks(deepcopy(content))).pieces.encode() == data:
+            return unchanged  # the file of a run, whose vocabulary it stays
         _without_prefix(content)
         content["post_processor"] = content["truncation"] = content["padding"] = None
         model.pop("dropout", None)  # BPE dropout cuts at random

@@ -325,21 +325,21 @@ class Pieces(Subwords):
         try:
             ids = b"".join(map(self._known.__getitem__, parts))
         except KeyError:
-            self._remember(set(parts))
-            ids = b"".join(map(self._known.__getitem__, parts))
+            ids = b"".join(map(self._remember(set(parts)).__getitem__, parts))
         return np.frombuffer(bytearray(start + ids), np.int32)
 
-    def _remember(self, parts: set[bytes]) -> None:
+    def _remember(self, parts: set[bytes]) -> dict[bytes, bytes]:
         if len(self._known) > _REMEMBERED or self._known_bytes > _REMEMBERED_BYTES:
-            self._known.clear()
-            self._known_bytes = 0
-        unseen = sorted(parts.difference(self._known))
+            self._known, self._known_bytes = {}, 0  # another, not emptied: a thread may be reading the old one
+        known = self._known
+        unseen = sorted(parts.difference(known))
         self._known_bytes += sum(map(len, unseen))
         counts = [1 + part.count(b"\n") for part in unseen]
         lines = self._ids([_decoded(line) for part in unseen for line in (b" " + part).split(b"\n")])
         for part, count in zip(unseen, counts, strict=True):
             ids = [id for line in islice(lines, count) for id in (*line, self._vocabulary.eos_id)]
-            self._known[part] = np.array(ids[:-1], np.int32).tobytes()
+            known[part] = np.array(ids[:-1], np.int32).tobytes()
+        return known
 
 
 def tokenizers() -> Any:

@@ -15,7 +15,7 @@ from spanlm.runs.loading import load
 from spanlm.runs.model import Model, require_weights
 from spanlm.runs.requests import OpenVocabulary, ValidInStreams, fields_as_keywords
 from spanlm.scoring.combination import EnsembleEvaluation, TunedWeights, em_weights, evaluate_members, log_p_of_each
-from spanlm.store.files import is_hf
+from spanlm.store.files import expanded, is_hf
 
 
 class TrainedEnsemble(Model):
@@ -59,6 +59,7 @@ class TrainedEnsemble(Model):
         ensemble = Ensemble([run.model for run in self._runs], weights).eval()
         memories = [run.config.model.memory for run in trained]
         texts = replace(first.texts, memories=memories) if trained else first.texts
+        texts.convention = first.texts.convention  # which may read words as written
         super().__init__(ensemble, texts, first.config if trained else None)
 
     @property
@@ -126,7 +127,7 @@ def load_ensemble(
         require_path("runs", run)
     if names := list(filter(is_hf, runs)):
         raise InputError(f"{names[0]}: predicts sub-words, so it cannot be one of several as one. Name it alone.")
-    paths = [Path(run).resolve() for run in runs]
+    paths = [expanded(run).resolve() for run in runs]
     for run, path in zip(runs, paths, strict=True):
         if paths.count(path) > 1:
             raise InputError(f"{run}: is named twice; name each run once, and weigh it by {named('weights=…')}")
@@ -140,14 +141,14 @@ def refuse_other_words(model: Model, other: Model, instead: str = "") -> None:
     sizes = len(model.vocabulary), len(other.vocabulary)
     pairs = zip_longest(model.vocabulary.words, other.vocabulary.words)
     differs = f"{sizes[0]:,} and {sizes[1]:,} words" if sizes[0] != sizes[1] else "as many words, but not the same"
-    how = "the same pieces, of tokenizer.json files that differ"
+    difference = "the same pieces, of tokenizer.json files that differ"
     for at, (mine, theirs) in enumerate(pairs):
         if mine != theirs:
             first = " and ".join("missing" if word is None else repr(word) for word in (mine, theirs))
-            how = f"{differs}; the first difference: word {at} is {first}"
+            difference = f"{differs}; the first difference: word {at} is {first}"
             break
     raise InputError(
-        f"{model.folder} and {other.folder}: have different vocabularies ({how}). "
+        f"{model.folder} and {other.folder}: have different vocabularies ({difference}). "
         f"{instead or 'Only models trained with one vocabulary can be combined.'}"
     )
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
+
 from spanlm.config import RunConfig, check_config, config_digest
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import FEW, InputError, named, require_path
 from spanlm.models.language_model import to_be_filled
 from spanlm.runs.model import Model, TrainedModel
 from spanlm.runs.ngram import is_ngram_run, load_arpa, load_ngram_run
-from spanlm.store.files import HF, is_arpa, is_hf, is_kenlm
+from spanlm.store.files import HF, expanded, is_arpa, is_hf, is_kenlm
 from spanlm.store.machine import pick_device
 from spanlm.store.run_folder import CONFIG, MODEL, copy_weights, read_weights, vocabulary_file
 from spanlm.training.setup import refuse_too_large
@@ -35,7 +37,7 @@ def load(run: str | Path, device: str = "auto") -> Model:
         from spanlm.interop.yardstick import Yardstick
 
         return Yardstick(str(run).removeprefix(HF), device)
-    folder = Path(run)
+    folder = expanded(run)
     if is_arpa(folder) and not folder.is_dir():
         return load_arpa(folder)
     if is_kenlm(folder) and folder.is_file():
@@ -63,6 +65,8 @@ def load(run: str | Path, device: str = "auto") -> Model:
     weights = read_weights(folder, vocabulary.hash)
     check_config(weights.config, config_digest(config.to_tree()), folder / MODEL)
     refuse_too_large(config, len(vocabulary))
-    model = to_be_filled(config.model, len(vocabulary))
+    # torch's default type, which a notebook may change, is not the file's
+    double = any(tensor.dtype == torch.float64 for tensor in weights.tensors.values())
+    model = to_be_filled(config.model, len(vocabulary)).to(torch.float64 if double else torch.float32)
     copy_weights(weights.tensors, model, str(folder / MODEL))
     return TrainedModel(model.to(pick_device(device, "device")).eval(), vocabulary, config, folder)

@@ -69,7 +69,7 @@ from spanlm.scoring.prefix_tree import Prefixes, TextScore, read_texts
 from spanlm.scoring.protocol import Protocol
 from spanlm.scoring.stream import Report, quiet
 from spanlm.scoring.words import WordScore, WrittenScore, joined_scores, score_words
-from spanlm.store.files import run_name
+from spanlm.store.files import expanded, run_name
 from spanlm.store.provenance import code_version
 
 
@@ -179,7 +179,7 @@ class Model:
     def predictor(self, verb: str) -> NextWordModel:
         """Return the network for a `verb` that needs next-word distributions; InputError: the model has none."""
         if not isinstance(self.model, NextWordModel):
-            only = "for evaluate, score, reading, compare, pairs and rescore alone"
+            only = "for evaluate, score, reading, compare, pairs, rescore and serve alone"
             raise InputError(f"{verb}: {self.folder} is {self.kind}, {only}")
         return self.model
 
@@ -359,7 +359,7 @@ class Model:
         """
         network, texts, questions = self.predictor("cloze"), self.texts, request.questions
         contexts = texts.cloze_contexts(request.contexts)
-        read = read_questions(Path(questions)) if isinstance(questions, str | Path) else questions
+        read = read_questions(expanded(questions)) if isinstance(questions, str | Path) else questions
         reading = request.batch_size, request.precision, texts.predict_first
         return Ranker(network, self.vocabulary, texts.tokenizer, contexts, *reading).ranked(iter(read))
 
@@ -468,9 +468,9 @@ class TrainedModel(Model):
         require_temperature(temperature, "gate_temperature")
         config = self.model.config
         memory = require_gate(config.memory, "gate_temperature").at_temperature(float(temperature))
-        model = to_be_filled(replace(config, memory=memory), len(self.vocabulary))
+        model = to_be_filled(replace(config, memory=memory), len(self.vocabulary)).to(next(self.model.parameters()))
         model.load_state_dict(self.model.state_dict())
-        return self.with_network(model.to(self.model.device).eval())
+        return self.with_network(model.eval())
 
     @property
     def own_gate_temperature(self) -> float | None:
@@ -513,7 +513,7 @@ class TrainedModel(Model):
         self,
         *,
         segments: int | None = None,
-        data_dir: str | None = None,
+        data_dir: str | Path | None = None,
         download: bool = False,
         report: Report = quiet,
     ) -> DynamicStatistics:
@@ -541,7 +541,7 @@ class TrainedModel(Model):
         *,
         state: State = "auto",
         precision: Precision = "fp32",
-        data_dir: str | None = None,
+        data_dir: str | Path | None = None,
         download: bool = False,
         report: Report = quiet,
     ) -> Datastore:

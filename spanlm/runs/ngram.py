@@ -97,7 +97,8 @@ class NgramRun(Model):
         if lost and other.folder != self.folder:
             why = f"not in the vocabulary of {other.folder}: their probability is lost, which raises its perplexity"
             _LOG.info("note: %s: %s of its words are %s", self.folder, f"{lost:,}", why)
-        model = NgramModel(self.model.arpa, other.vocabulary, self.model.cache).to(other.model.device)
+        opened, cache = other.texts.predict_first, self.model.cache
+        model = NgramModel(self.model.arpa, other.vocabulary, cache, opened=opened).to(other.model.device)
         run = NgramRun(model.eval(), other.texts)
         run.folder, run._kenlm = self.folder, None
         return run

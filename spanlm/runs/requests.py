@@ -197,6 +197,9 @@ class TuneNeighbours(OnValid, NeighboursGrid):
     )
     report: Report = option("called with the progress", default=quiet)
 
+    def __post_init__(self) -> None:
+        NeighboursGrid.__post_init__(self)  # of two bases with checks, Python would call those of the first alone
+
 
 @options()
 class TuneDynamic(OnValid, DynamicGrid):

@@ -29,6 +29,7 @@ from spanlm.scoring.predictors import Frequencies
 from spanlm.scoring.protocol import KINDS, Protocol
 from spanlm.scoring.spelling import Speller, Spelling
 from spanlm.scoring.words import WordScore, WrittenScore, folded_scores, written_scores
+from spanlm.store.files import expanded
 from spanlm.store.provenance import last_fact
 from spanlm.training.config import BatchingConfig
 from spanlm.training.setup import batching_kind
@@ -59,7 +60,7 @@ class LoadCorpus:
 
     name: str | Path | None = None
     split: Split | None = None
-    data_dir: str | None = field(default=None, kw_only=True)
+    data_dir: str | Path | None = field(default=None, kw_only=True)
     download: bool = field(default=False, kw_only=True)
     as_text: bool = field(default=False, kw_only=True)
 
@@ -108,7 +109,7 @@ class Texts:
         Raises:
             InputError: the file breaks a rule of `spanlm.data.text`.
         """
-        text = Text(text) if isinstance(text, Path) else text
+        text = Text(expanded(text)) if isinstance(text, Path) else text
         require(isinstance(text, Text | Iterable), "text", text, "a string, a path or several strings")
         refuse_table("text", text)
         if isinstance(text, str):
@@ -183,7 +184,8 @@ class Texts:
             InputError: there is no such corpus, it breaks a rule of `spanlm.data.text`, or no corpus is named and the
                 model does not know its training text.
         """
-        split, data_dir, as_text = request.split, request.data_dir, request.as_text
+        split, as_text = request.split, request.as_text
+        data_dir = None if request.data_dir is None else str(request.data_dir)
         name = None if request.name is None else str(request.name)
         if self.textless and name is None:
             raise InputError(f"{self.folder}: {self.textless}; name one by {named('corpus=…')}")
@@ -438,8 +440,8 @@ def text_to_attend(pieces: Iterable[Piece], state: Context) -> tuple[list[str], 
     for piece in pieces:
         if state == "line" and not last:
             words = []
-        new = blank and begun and not piece.blank
-        if (state == "line" and piece.opens) or (state == "document" and new):
+        resets = blank and begun and not piece.blank
+        if (state == "line" and piece.opens) or (state == "document" and resets):
             starts += [len(words)] * (len(words) > starts[-1])
         words += words_of([piece])
         last, blank, begun = len(words) if piece.words else last, piece.blank, begun or not piece.blank

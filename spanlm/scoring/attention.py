@@ -88,12 +88,13 @@ class AttentionRecord:
         first_token: number of `words[0]` in the source text, whose first word is 1.
         starts: positions where contexts begin; no slot reaches beyond its own context.
         unknown: words outside the vocabulary: read as <unk>, shown as written.
-        places: for items of a table, the places of the targets, see `spanlm.scoring.words.places_of`.
+        places: for items of a table, the places of the targets, see `spanlm.scoring.words.places_of`; of written words,
+            those of their first tokens.
         parts: predictions of the parts, for a mixture that names them.
         about: the model in one line.
         features: (N, D), the head's input, if requested.
         ends: (N,) log e(c), see `spanlm.scoring.fold`, of tokens below the word.
-        by_word: whether rows and columns are written words, see `by_written_word`.
+        of_written_words: whether rows and columns are written words, see `by_written_word`.
 
     Raises:
         InputError: a number is infinite, or a weight is NaN or negative.
@@ -117,7 +118,7 @@ class AttentionRecord:
     about: str = ""
     features: NDArray[np.floating[Any]] | None = None
     ends: NDArray[np.float64] | None = None
-    by_word: bool = False
+    of_written_words: bool = False
 
     def __post_init__(self) -> None:
         """Refuse numbers of a diverged model here, so that no writer has to."""
@@ -453,7 +454,7 @@ def by_written_word(record: AttentionRecord, tokenizer: Tokenizer) -> AttentionR
         parts=None,
         ends=None,
         features=None,
-        by_word=True,
+        of_written_words=True,
     )
 
 

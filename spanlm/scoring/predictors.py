@@ -72,7 +72,7 @@ class Frequencies:
         """Take the counts of written words; `total` is N, by default their sum. InputError: there are no words."""
         merged = dict[str, float]()
         for word, count in counts.items():
-            if word not in (EOS, UNK):
+            if word not in (EOS, UNK) and count > 0:
                 merged[_key(word)] = merged.get(_key(word), 0.0) + count
         if not merged:
             raise InputError(f"{source}: has no word to count")
@@ -93,7 +93,7 @@ class Frequencies:
         return 6 - self.surprisal(word, 10.0)
 
     @classmethod
-    def of_file(cls, path: Path, bad: RowNotes | None = None) -> Frequencies:
+    def of_file(cls, path: str | Path, bad: RowNotes | None = None) -> Frequencies:
         """Read a table with a column `word`, and one of `count`, `per_million`, `log10_per_million` or `zipf`.
 
         Spellings that differ in capitals or punctuation are summed. A row is `bad`, by default an error, if its number
@@ -102,6 +102,7 @@ class Frequencies:
         Raises:
             InputError: the file cannot be read, lacks these columns, or has no row that can be used.
         """
+        path = Path(path)
         if is_pipe(path):
             raise InputError("frequencies", path, "is a pipe, and is read twice", "Write it to a file")
         kind = table_kind(path) or first_line_kind(path) or "csv"

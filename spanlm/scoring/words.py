@@ -411,11 +411,12 @@ def joined_scores(
     for index, text in enumerate(texts, 1):
         first, byte = first_token.get(byte), byte + len(text.encode())
         stop, span, parts, after = first_token.get(byte), (place, place + len(text)), [shared], math.nan
-        if first is not None and stop is not None:
+        if first is not None and stop is not None and first < stop:
             parts, after = [*scores[first:stop]], scores[stop].entropy
         rows.append(_written(index, text, span, parts, math.fsum(score.surprisal for score in parts), after))
         place += len(text) + 1
-    last = _written(len(texts) + 1, EOS, (place - 1, place - 1), scores[-1:], scores[-1].surprisal, math.nan)
+    end = max(place - 1, 0)
+    last = _written(len(texts) + 1, EOS, (end, end), scores[-1:], scores[-1].surprisal, math.nan)
     return [*rows, last] if eos else rows
 
 

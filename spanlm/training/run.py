@@ -17,7 +17,7 @@ from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError, SpanlmError, as_written, named, require, require_path
 from spanlm.models.ops.precision import usable
 from spanlm.store.checkpoints import holds_checkpoints, load_last_position
-from spanlm.store.files import make_folder, regular, remove_unfinished, written
+from spanlm.store.files import expanded, make_folder, regular, remove_unfinished, written
 from spanlm.store.run_folder import (
     CHECKPOINTS,
     CONFIG,
@@ -74,10 +74,11 @@ def train(
     require(isinstance(corpus, Corpus), "corpus", type(corpus).__name__, "a Corpus; load_corpus(config.data) gives it")
     require_path("folder", folder)
     require(watcher is None or isinstance(watcher, Watcher), "watcher", watcher, "an object of a Watcher")
-    folder, config = Path(folder), RunConfig.from_tree(config.to_tree())  # validates the types of all values
+    folder, config = expanded(folder), RunConfig.from_tree(config.to_tree())  # validates the types of all values
     first, new = ranks.rank == 0, not folder.exists()
     watcher = watcher if watcher is not None and first else Watcher()
-    with ExitStack() as lock, torch.random.fork_rng(devices=[]):  # leaves the caller's generator unchanged
+    # the caller's generator stays as it is, and gradients may be switched off there
+    with ExitStack() as lock, torch.random.fork_rng(devices=[]), torch.enable_grad():
         with ranks.first_alone():
             if first:
                 lock.enter_context(locked(folder, forget=new))

@@ -31,8 +31,18 @@ def test_a_column_for_the_word_just_read_which_no_slot_holds_yet_changes_nothing
     record = spanlm.load(tiny_run).attend("the cat sat on the mat")
     weights = np.pad(record.weights, ((0, 0), (0, 1)))
     assert record.nearest_lag == 1 and (by_token := mean_flatness([record])) is not None
-    assert mean_flatness([replace(record, weights=weights, nearest_lag=0, by_word=True)]) == replace(
+    assert mean_flatness([replace(record, weights=weights, nearest_lag=0, of_written_words=True)]) == replace(
         by_token, nearest_lag=0
+    )
+
+
+def test_a_weight_of_nothing_on_the_word_just_read_is_a_weight(tiny_run: Path) -> None:
+    record = spanlm.load(tiny_run).attend("the cat sat on the mat")
+    weights = record.weights.copy()
+    weights[3:, -1] = 0
+    flatness = mean_flatness([replace(record, weights=weights, nearest_lag=0)])
+    assert flatness is not None and flatness == replace(
+        measure(weights, record.occupied.sum(axis=1), 0), left_out=flatness.left_out
     )
 
 

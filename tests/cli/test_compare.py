@@ -178,6 +178,8 @@ def test_a_training_text_that_was_moved(
     assert cli("compare", run, "--split", "test", *beside).status == 0
     Path("known.txt").write_text("the\n" * 50)
     assert cli("compare", run, "--corpus", "known.txt", *beside).status == 0
+    Path("t.txt").write_text("the zebra\n")
+    assert cli("score", run, "t.txt", "--spell-unknown", "--data-dir", moved.parent).status == 0
     with (moved / "train.txt").open("a", encoding="utf-8") as file:
         file.write("zebrano zeal\n")
     changed = cli(*spelled, "--data-dir", moved.parent, "--json")

@@ -97,6 +97,15 @@ def test_the_preset_is_seen_after_any_option(cli: Cli) -> None:
         assert "ngram:\n  order: 3" in cli("train", *before, "ngram", "--order", 3, "--print_config").done
 
 
+def test_a_line_that_no_eos_opens_begins_like_any_other(kn3: Path, unopened_run: Path) -> None:
+    """Beside a run that never predicts first words, which reads a line without <eos> before it."""
+    pair = spanlm.load_ensemble([unopened_run, kn3], weights=[0, 1])
+    for line in ("the cat sat", "the dog ran", "a cat sat"):
+        _, *rows = pair.score(line, base=10, eos=True)
+        (alone,) = read_arpa(kn3 / ARPA).score([line.split()])
+        assert [-row.surprisal for row in rows] == pytest.approx(alone.log10[1:].tolist(), abs=1e-5)
+
+
 def test_a_cache_is_fitted_and_kept(cli: Cli, tiny_corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "cached"
     options = ("--order", 2, "--corpus", tiny_corpus, *FALLBACK, "--out", out)

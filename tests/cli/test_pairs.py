@@ -66,7 +66,7 @@ def test_columns_of_a_table_and_an_arpa_file(cli: Cli, tmp_path: Path) -> None:
     assert json.loads(cli(*command, "--json").done)["groups"]["y"]["accuracy"] == 0.0
 
 
-def test_one_bad_row_does_not_cost_the_file(cli: Cli, tiny_run: Path) -> None:
+def test_one_bad_row_does_not_cost_the_file(cli: Cli, tiny_run: Path, bytes_run: Path) -> None:
     good = [json.dumps(pair) for pair in PAIRS]
     bad = ["[1]", '{"sentence_good": "a", "sentence_bad": null}', "{", '{"sentence_bad": "b"}']
     bad.append('{"sentence_good": "a <eos> b", "sentence_bad": "b"}')
@@ -83,5 +83,6 @@ def test_one_bad_row_does_not_cost_the_file(cli: Cli, tiny_run: Path) -> None:
     assert uids == [*(pair["UID"] for pair in PAIRS), "ends", "a\nb"]
     rows = cli("pairs", tiny_run, "q.jsonl").out.split("\n\n")[1].splitlines()
     assert len(rows) == 6, "a row a value, also of one with a line end"
+    assert cli("pairs", bytes_run, "q.jsonl").status == 0, "a mark at the end is none of its tokens"
     Path("p.jsonl").write_text("\n".join(bad))
     cli("pairs", tiny_run, "p.jsonl").refused("p.jsonl, line 1", "No row is left")

@@ -152,6 +152,14 @@ def test_spaces_around_cells_are_no_text_between_them(cli: Cli, bytes_run: Path)
     assert [(row["start"], row["end"]) for row in spaced] == [("1", str(1 + len(A))), ("0", str(len(B)))]
 
 
+def test_an_unknown_word_of_a_joined_line_is_an_error_by_name(cli: Cli, tiny_run: Path) -> None:
+    rows = [{"trial": str(n // 2), "text": text} for n, text in enumerate((A, B, "zebra", C))]
+    how = ("--text", "text", "--line", "trial", "--oov", "error")
+    cli("score", tiny_run, write("a.csv", rows), *how).refused(
+        "a.csv, line 4 and the rows of its line: 'zebra'", out=None
+    )
+
+
 def test_a_table_of_looks_by_word_is_joined_to_its_scores(cli: Cli, bytes_run: Path) -> None:
     how = (write("s.csv"), "text")
     attend = ("attend", bytes_run, "--file", how[0], "--column", how[1], "--rows", "words", "--out", "look.csv")

@@ -350,8 +350,8 @@ def test_it_is_compared_but_not_with_a_cache(
     assert main(["compare", f"hf:{folder}", str(tiny_run), *command[3:]]) == 2
     assert "Name it last" in capsys.readouterr().err
     assert main(["compare", f"hf:{folder}", f"hf:{folder}", *command[3:]]) == 2
-    assert main(["evaluate", f"hf:{folder}", "--format", "srilm", *command[5:]]) == 2
-    assert "whose words have no numbers" in capsys.readouterr().err
+    assert main(["evaluate", f"hf:{folder}", "--format", "kenlm", *command[5:]]) == 2
+    assert "whose words have no ids" in capsys.readouterr().err
 
 
 def test_a_text_with_a_law_is_measured_without_it(folder: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import spanlm
+from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from spanlm.data.text import Text
 from spanlm.data.vocabulary import Vocabulary
@@ -152,10 +153,33 @@ def test_a_text_without_words_is_a_line_end_and_never_certain(name: str, request
     assert empty.log_prob == pytest.approx(end if model.texts.predict_first else -math.inf)
 
 
+def test_it_is_loaded_and_trained_whatever_torch_is_set_to(
+    model: TrainedModel, tiny_config: RunConfig, tmp_path: Path
+) -> None:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        again = spanlm.load(model.folder)
+    finally:
+        torch.set_default_dtype(before)
+    assert again.evaluate().nll == model.evaluate().nll
+    with torch.no_grad():
+        spanlm.train(tiny_config, spanlm.load_corpus(tiny_config.data), tmp_path / "run")
+
+
+def test_tuning_refuses_what_it_cannot_try_before_it_reads(model: TrainedModel) -> None:
+    for wrong in ({"k": 0}, {"lambdas": []}, {"lambdas": [1.5]}, {"temperatures": [-1.0]}, {"temperatures": []}):
+        with pytest.raises(InputError, match=next(iter(wrong)).removesuffix("s")):
+            model.tune_neighbours(**{"k": 3, **wrong})
+
+
 def test_words_stay_as_written_under_a_lesion_and_another_temperature(span_run: Path, tiny_run: Path) -> None:
     model = spanlm.load(span_run).with_attention("none").as_written()
     for changed in (model.with_attention("uniform"), model.at_gate_temperature(0.2)):
         assert changed.texts is model.texts
+    members = [spanlm.load(run).as_written() for run in (span_run, tiny_run)]
+    members[0].texts.data = replace(members[0].texts.data, corpus="ptb")  # which would be rewritten
+    assert TrainedEnsemble(members).texts.convention is None
     both = spanlm.load_ensemble([span_run, tiny_run]).as_written()
     for several in (both.reweighted([1, 3]), both.with_attention("uniform")):
         assert several.texts is both.texts

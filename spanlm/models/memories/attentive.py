@@ -326,6 +326,6 @@ def running_attention(
         for s, v in zip(torch.split(scores, BLOCK), torch.split(values, BLOCK), strict=True):
             read = torch.bmm(_triangle(s, log_total), torch.cat([mean, v]).transpose(0, 1)).transpose(0, 1)
             log_total = torch.cat([log_total, s]).logsumexp(0, keepdim=True)
-            mean = read[-1:]
+            mean = read[-1:].contiguous()
             reads.append(read[1 - nearest_lag : len(s) + 1 - nearest_lag])
     return torch.cat(reads), log_total, mean

@@ -166,7 +166,8 @@ def adapting(
             part.flatten_parameters()  # else cuDNN gathers copied weights at every call, with a warning
     # views of the parameters' memory, without a graph
     trained, weights = ([w.detach().view(-1) for w in learning_weights(m).values()] for m in (model, follower))
-    sizes, mean = [statistics.root_mean_squares[name].view(-1) for name in learning_weights(model)], statistics.mean
+    marks, mean = statistics.root_mean_squares, statistics.mean
+    sizes = [marks[name].to(model.device).view(-1) for name in learning_weights(model)]
     rates = [config.rate / (size + config.epsilon) for size in sizes]
     decays = [(size * (config.decay / mean)).clamp_(max=1) for size in sizes]
     block = BLOCK if model.device.type == "cpu" else sys.maxsize

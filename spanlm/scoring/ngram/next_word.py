@@ -47,14 +47,20 @@ class NgramModel(NextWordModel):
 
     Attributes:
         arpa: the n-gram model.
+
+    Args:
+        opened: whether <eos> is read before a text, and stands for <s>; if not, every context begins as a line.
     """
 
     head: NgramHead
 
-    def __init__(self, arpa: ArpaModel, vocabulary: Vocabulary, cache: UnigramCache | None = None) -> None:
+    def __init__(
+        self, arpa: ArpaModel, vocabulary: Vocabulary, cache: UnigramCache | None = None, *, opened: bool = True
+    ) -> None:
         super().__init__()
         self.arpa: ArpaModel = arpa
         self.cache: UnigramCache | None = cache
+        self._opened = opened
         self.vocabulary_size: int = len(vocabulary)
         self.head = NgramHead(arpa, vocabulary, cache)
         ids, _ = self.head.columns
@@ -62,8 +68,10 @@ class NgramModel(NextWordModel):
         self.register_buffer("_read", torch.from_numpy(np.where(ids == arpa.ids[END], arpa.ids[START], ids)))
 
     def init_state(self, batch_size: int) -> LMState:
-        # <eos>, which opens a text, is read as <s>; without it, as in a window, nothing is known of what was before
+        # where <eos> opens texts, a context without it is a window, and nothing is known of what was before
         words = torch.full((self.arpa.order - 1, batch_size), -1, device=self.device)
+        if not self._opened:
+            words[-1:] = self.arpa.ids[START]
         held = {} if self.cache is None else {"cache": words.new_full((self.cache.window, batch_size), -1)}
         return LMState({"words": words}, held)
 
