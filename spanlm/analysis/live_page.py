@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import math
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -58,7 +59,7 @@ def render_live(model: TrainedModel) -> str:
         "rule": config.data.effective_tokenizer,
         "opens": texts.predict_first,
         "alone": texts.line_by_line or config.model.memory.slots is None,
-        "examples": EXAMPLES.get(config.data.corpus, EXAMPLES[""]),
+        "examples": EXAMPLES.get(Path(config.data.corpus).name, EXAMPLES[""]),
         "expected": EXPECTED,
         "layers": sum(".weight_hh" in name for name in weights),
         "memory": memory,

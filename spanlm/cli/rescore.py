@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,13 @@ from spanlm.scoring.ngram.kenlm import Kenlm
 from spanlm.scoring.prefix_tree import Prefixes
 from spanlm.scoring.resampling import FEWEST_BLOCKS
 from spanlm.store.machine import pick_device
-from spanlm.store.plain import c_number, cells_line, json_object
+from spanlm.store.plain import c_number, cell, cells_line, json_object
 
 _LARGE = 0.05
 """Difference of word error rates, with case and punctuation and without, that is worth a note."""
 _BARE: tuple[Format, ...] = ("moses", "nemo")
+_SCORES = ("id", "rank", "new_rank", "hypothesis", "new_score", "errors")
+"""Columns of --scores beside the scores."""
 
 
 def run(options: argparse.Namespace) -> None:
@@ -38,9 +41,13 @@ def run(options: argparse.Namespace) -> None:
         raise InputError("--tune: needs --refs, what was said or meant, to count word errors")
     lists, form = read_nbest(options.nbest, options.format, options.list_size, strict=options.strict)
     references = None if options.refs is None else read_references(options.refs, lists, options.leave_out)
-    _check_outputs(options, form)
+    _check_outputs(options, form, lists)
     # reject bad options before hours of scoring
     weighted, tuned = Weighted.of(lists, run_names(options.run)), None
+    if options.scores is not None and (clash := {*_SCORES} & {*weighted.names}):
+        raise InputError(
+            f"--scores: has a column {min(clash)} of its own, and a score has that name. Rename the score."
+        )
     if weighted.first and not named_weights and not options.tune:
         names = " ".join(f"{name}=…" for name in (*weighted.language, WORDS))
         raise InputError(f"--weights: say how much each score counts ({names}), or add --tune and --refs")
@@ -112,7 +119,11 @@ def _scored(lists: list[NBestList], options: argparse.Namespace) -> tuple[Scored
 # --- files ---
 
 
-def _check_outputs(options: argparse.Namespace, form: Format) -> None:
+def _check_outputs(options: argparse.Namespace, form: Format, lists: Sequence[NBestList]) -> None:
+    short = form == "nemo" and any(len(nbest.hypotheses) != options.list_size for nbest in lists)
+    if short and options.nbest_out is not None:
+        why = f"NeMo's lists are known by their size, {options.list_size}, and bad rows were left out"
+        raise InputError("--nbest-out", options.nbest_out, why, "Mend those rows")
     outputs = {"--out": options.out, "--scores": options.scores, "--nbest-out": options.nbest_out}
     paths = [path for path in outputs.values() if path is not None and not path.is_char_device()]
     if twice := [path for path in paths if paths.count(path) > 1]:
@@ -142,10 +153,10 @@ def _write(
             sums = totals(scored.scores[number], weights)
             new = np.argsort(np.argsort(-sums, kind="stable"), kind="stable") + 1
             for rank, hypothesis in enumerate(nbest.hypotheses):
-                values = [f"{value:.6f}" for value in (*scored.scores[number][rank].tolist(), sums[rank])]
+                values = [*scored.scores[number][rank].tolist(), float(sums[rank])]
                 wrong = "NaN" if candidates is None else int(candidates.errors[number][rank])
                 cells = [nbest.id, rank + 1, int(new[rank]), hypothesis.text, *values, wrong]
-                file.write(cells_line(cells, between))
+                file.write(cells_line(cells, between, cell))
 
 
 # --- what is printed ---
@@ -238,6 +249,6 @@ def _print_tuned(scored: Scored, tuned: Tuned, candidates: Candidates) -> None:
         [cell for value, rate in row for cell in (f"{value:.3g}", _percent(rate))] for row in zip(*grids, strict=True)
     ]
     grid(header, rows, "word error rate by each weight, the others as tuned")
-    pairs = " ".join(f"{name}={weight:.6g}" for name, weight in zip(scored.names, weights.tolist(), strict=True))
+    pairs = shlex.join(f"{name}={weight:.6g}" for name, weight in zip(scored.names, weights.tolist(), strict=True))
     optimum = "no weights have fewer errors" if tuned.exact else f"a local optimum, the best of {tuned.starts} starts"
     paragraph(f"Tuned on these lists: {optimum}. For others: --weights {pairs}")

@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> None:
     require(usable, "token", token, "letters, digits and . ~ _ - alone, which an address can hold")
     runs, address = Runs(), listening(options.host, options.port)
     with address:
-        training = demo.Training(runs, options.device, lambda: note("the demo is trained, and served"))
+        training = demo.Training(runs, options.device, lambda: note("the demo is trained, and served"), options.threads)
         for name in options.runs or [str(demo.DEMO)] * demo.is_there():
             runs.add(name, options.device)
             note_unfinished(Path(name))

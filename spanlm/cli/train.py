@@ -113,6 +113,7 @@ def _run(options: argparse.Namespace, ranks: Ranks) -> None:
 def _count_ngrams(options: argparse.Namespace) -> None:
     preset, corpus_name = text_and_preset(options.names, options.corpus, NGRAM_PRESETS)
     if corpus_name is not None:
+        refuse_twice(options.fields, "data.corpus", "corpus", corpus_name)
         options.fields["data.corpus"] = corpus_name
     base = NGRAM_PRESETS[preset or "ngram"].config
     refuse_unknown(options.fields, [name for name, _, _ in leaves(base)])

@@ -85,6 +85,10 @@ class SpanlmConfig(transformers.PreTrainedConfig):  # type: ignore[misc]
     tie_word_embeddings: bool = False
     use_cache: bool = True
 
+    @classmethod
+    def register_for_auto_class(cls, auto_class: str = "AutoConfig") -> None:
+        """Change nothing: saved folders have MODELING, and no code is copied into them."""
+
 
 @dataclass
 class SpanlmOutput(transformers.utils.ModelOutput):  # type: ignore[misc]
@@ -117,6 +121,18 @@ class SpanlmPreTrainedModel(transformers.PreTrainedModel):  # type: ignore[misc]
     config_class: type[SpanlmConfig] = SpanlmConfig
     base_model_prefix = "model"
     main_input_name = "input_ids"
+
+    def save_pretrained(self, save_directory: str | Path, *arguments: Any, **more: Any) -> None:
+        """Save as `transformers` does, with MODELING, by which trust_remote_code=True finds the classes."""
+        names = {auto: kind.__name__ for auto, kind in CLASSES.items()}
+        self.config.auto_map = {auto: f"{MODELING[:-3]}.{name}" for auto, name in names.items()}
+        super().save_pretrained(save_directory, *arguments, **more)
+        imported = f"from spanlm.interop.hf import {', '.join(names.values())}  # noqa: F401\n"
+        (Path(save_directory) / MODELING).write_text(imported)
+
+    @classmethod
+    def register_for_auto_class(cls, auto_class: str = "AutoModel") -> None:
+        """Change nothing: saved folders have MODELING, and no code is copied into them."""
 
     def __init__(self, config: SpanlmConfig) -> None:
         super().__init__(config)
@@ -314,6 +330,11 @@ class SpanlmForCausalLM(SpanlmPreTrainedModel, transformers.GenerationMixin):  #
     ) -> dict[str, Any]:
         if next_sequence_length is not None:
             input_ids = input_ids[:, -next_sequence_length:]
+        if attention_mask is not None:
+            attention_mask = attention_mask[:, -input_ids.shape[1] :]
+            if not bool(attention_mask[:, -1].all()):  # padding goes before the words: what comes is after the last
+                order = attention_mask.long().argsort(dim=1, stable=True)
+                input_ids, attention_mask = input_ids.gather(1, order), attention_mask.gather(1, order)
         flags = {name: more.get(name) for name in ("use_cache", "output_attentions", "output_hidden_states")}
         return {"input_ids": input_ids, "attention_mask": attention_mask, "state": state, **flags}
 
@@ -410,16 +431,12 @@ def export(trained: Model, folder: Path) -> None:
     model, tokenizer = to_hf(trained)
     opened = trained.config.training.batching.predict_first
     card = run_card(trained.folder, trained.config, len(trained.vocabulary), model.model.config, opened=opened)
-    names = {auto: kind.__name__ for auto, kind in CLASSES.items()}
-    model.config.auto_map = {auto: f"{MODELING[:-3]}.{name}" for auto, name in names.items()}
     try:
         with new_folder(folder) as new, quiet():
             model.save_pretrained(new)
             # safetensors makes the file readable for its owner alone
             shutil.copymode(new / "config.json", new / "model.safetensors")
             tokenizer.save_pretrained(new)
-            imported = f"from spanlm.interop.hf import {', '.join(names.values())}  # noqa: F401\n"
-            (new / MODELING).write_text(imported)
             (new / CARD).write_text(card.text, encoding="utf-8")
     except Exception as error:  # `tokenizers` raises nothing narrower
         raise RunError(f"{folder}: cannot be written: {error}. Make room, or choose another folder.") from error

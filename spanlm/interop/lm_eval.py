@@ -92,15 +92,17 @@ class SpanlmLM(LM):  # type: ignore[misc]
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
         """Continue each context up to one of the strings `until`, or `max_gen_toks` words."""
-        return [self._continued(context, task) for context, task in (request.args for request in requests)]
+        # requests may be repeated, for another answer each
+        asked = enumerate((request.args for request in requests), 1)
+        return [self._continued(context, task, seed) for seed, (context, task) in asked]
 
-    def _continued(self, context: str, task: dict[str, Any]) -> str:
+    def _continued(self, context: str, task: dict[str, Any], seed: int) -> str:
         until = task.get("until") or []
         stops, text = [until] if isinstance(until, str) else until, ""
         options: dict[str, Any] = {"top_k": 1}
         if task.get("do_sample"):
             temperature = float(task.get("temperature", 1.0))
-            options = {"temperature": temperature, "top_k": task.get("top_k"), "top_p": task.get("top_p")}
+            options = {"temperature": temperature, "top_k": task.get("top_k"), "top_p": task.get("top_p"), "seed": seed}
         words = self.trained.words(context, length=int(task.get("max_gen_toks", LENGTH)), **options)
         fresh = context[-1:] in ("", *WHITE_SPACE)
         for part in self.trained.texts.tokenizer.readable(words, at_line_start=fresh):

@@ -16,7 +16,6 @@ import torch
 
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
-from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError, installation
 from spanlm.runs.loading import load
 from spanlm.runs.model import require_weights
@@ -87,7 +86,7 @@ class Tracked(Watcher):
                 run = require_weights(load(self._folder, "cpu"), "tracking")
                 with suppress(InputError):  # the model never learnt to predict first words
                     words = run.generate(length=WORDS, temperature=0.8)
-                    text = " ".join("\n" if word == EOS else word for word in words)
+                    text = "".join(run.texts.tokenizer.readable(words))
                     self._open(step).log({"generated": text}, step=step)
 
     def note(self, text: str) -> None:

@@ -93,7 +93,7 @@ def scored_lines(scores: Iterable[WordScore], vocabulary: Vocabulary) -> Iterato
     """Group rows of `score_words` by line; they need `state="line"`, `base=10` and `eos=True`."""
     line: list[WordProbability] = []
     for row in scores:
-        known, ends = row.word in vocabulary and row.word != UNK, row.word == EOS
+        known, ends = not row.oov and row.word != UNK, row.word == EOS
         number = vocabulary.id(row.word) + 1 if known else 0
         line.append(WordProbability(END if ends else row.word, number, len(line) + 2, 0 - row.surprisal, not known))
         if ends:

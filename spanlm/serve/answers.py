@@ -20,7 +20,7 @@ from spanlm.options import kinds
 from spanlm.runs.model import Model, require_weights
 from spanlm.scoring.attention import attention_record
 from spanlm.scoring.cache import cached_words
-from spanlm.scoring.generation import Drawn
+from spanlm.scoring.generation import Continuations, Drawn
 from spanlm.scoring.options import BASES, Context, GenerationOptions
 from spanlm.scoring.words import WordScore, WrittenScore, as_row, item_rows, written_scores
 from spanlm.serve.fields import NEURAL_CACHE, Attend, Generate, Next, Page, Read, Score, refuse_long
@@ -145,7 +145,7 @@ def _read_by_token(served: Served, model: Model, text: str, values: Read) -> tup
 
 def _weights(served: Served, words: int, starts: list[int], attention: str | None) -> int:
     """Return a lower bound of the weights of a text; 0 if a lesion sets another window."""
-    if served.config is None or (attention or "").startswith("window="):
+    if served.config is None or (attention or "uniform") != "uniform":
         return 0
     longest = max(end - start for start, end in pairwise([*starts, words])) - 2
     slots = served.config.model.memory.slots
@@ -166,7 +166,8 @@ def _read_by_word(served: Served, model: Model, text: str, values: Read) -> tupl
         )
     scores = list(model.score(text, state=values.state, eos=True))
     bits = [score.surprisal for score in scores]
-    return plain_content([EOS, *(score.word for score in scores)], set(), bits, [[] for _ in scores]), scores
+    unknown = {score.word for score in scores if score.oov}
+    return plain_content([EOS, *(score.word for score in scores)], unknown, bits, [[] for _ in scores]), scores
 
 
 def _words(model: Model, text: str, scores: Sequence[WordScore], first: int) -> list[Row]:
@@ -252,19 +253,31 @@ def page(served: Served, values: Page) -> str:
         record, _, _ = _record(served, model, _text(model, values.text), values)
         headings = model.headings()
         about = [headings["about"], _COUNTED[values.state], *[NEURAL_CACHE.description] * values.cache]
-        return render_content(record, headings["title"], "; ".join(about))
+        return render_content(record | {"lesion": values.attention}, headings["title"], "; ".join(about))
 
 
 # --- the next word ---
 
 
-def candidates(model: Model, drawn: Drawn, count: int) -> tuple[list[Row], torch.Tensor]:
-    """Return the likeliest words, and log p (V,) with these words and <unk> at −inf."""
+def _continuations(model: Model, values: Next | Generate) -> Continuations:
+    """Return what can follow a prompt and the words that were drawn after it, which are not cut again."""
+    refuse_long("prompt", len(model.tokenize(values.prompt)) + len(values.words))
+    if unknown := [word for word in values.words if word not in model.vocabulary]:
+        raise InputError("words", unknown[0], "is not in the vocabulary, from which words are drawn")
+    network, texts = model.predictor("generate"), model.texts
+    read = [*texts.prompt(values.prompt), *values.words]
+    return Continuations(network, model.vocabulary, read, texts.line_by_line, texts.predict_first)
+
+
+def candidates(model: Model, drawn: Drawn, count: int, before: list[str]) -> tuple[list[Row], torch.Tensor]:
+    """Return the likeliest words after some that were drawn `before`, and log p (V,) with these and <unk> at −inf."""
     log_p = drawn.log_p.double().clone()
     log_p[model.vocabulary.unk_id] = -math.inf
     top = log_p.topk(min(count, len(log_p) - 1))
     listed = zip(map(model.vocabulary.word, top.indices.tolist()), top.values.tolist(), strict=True)
-    likeliest = [{"word": word, **_text_of(model, [word]), "log_probability": value} for word, value in listed]
+    likeliest = [
+        {"word": word, **_text_of(model, [*before[-3:], word]), "log_probability": value} for word, value in listed
+    ]
     log_p[top.indices] = -math.inf
     return likeliest, log_p
 
@@ -278,9 +291,8 @@ def _text_of(model: Model, words: list[str]) -> Row:
 def next_word(served: Served, values: Next) -> Row:
     """Return the candidates for the next word, and the sums over all others."""
     with served.using(values.attention) as model:
-        refuse_long("prompt", len(model.tokenize(values.prompt)))
-        drawn = next(model.draw(values.prompt, length=1, temperature=0.0, unk=True))
-        likeliest, others = candidates(model, drawn, values.count)
+        drawn = next(_continuations(model, values).draw(GenerationOptions(length=1, temperature=0.0, unk=True)))
+        likeliest, others = candidates(model, drawn, values.count, values.words)
         tails = [float(torch.logsumexp(others / temperature, 0)) for temperature in values.temperatures]
         unk = float(drawn.log_p[model.vocabulary.unk_id].double().exp())
     return {"candidates": likeliest, "rest": float(others.exp().sum()), "unk": unk, "tails": tails}
@@ -289,10 +301,9 @@ def next_word(served: Served, values: Next) -> Row:
 def generate(served: Served, values: Generate) -> Callable[[], Row | None]:
     """Start to generate after a prompt; each call of the result returns the next word, and None after the last."""
     with served.using(values.attention) as model:
-        refuse_long("prompt", len(model.tokenize(values.prompt)))
         settings = {name: getattr(values, name) for name in kinds(GenerationOptions)}
-        words: Iterator[Drawn] = model.draw(values.prompt, **settings)
-        before = list[str]()
+        words: Iterator[Drawn] = _continuations(model, values).draw(GenerationOptions(**settings))
+        before = [*values.words]
 
     def next_one() -> Row | None:
         with served.using():
@@ -300,7 +311,7 @@ def generate(served: Served, values: Generate) -> Callable[[], Row | None]:
             if drawn is None:
                 return None
             id = model.vocabulary.id(drawn.word)
-            likeliest, _ = candidates(model, drawn, SHOWN)
+            likeliest, _ = candidates(model, drawn, SHOWN, before)
             before.append(drawn.word)
             return {
                 "word": drawn.word,

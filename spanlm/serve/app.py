@@ -99,11 +99,10 @@ class _Api:
         }
 
     async def models(self, request: Request) -> Response:
-        runs = self._runs
+        served, progress = self._runs.all, self._runs.progress  # one may be added while these are described
         with self._work.task() as task:
-            described = await task.run(lambda: [served.described for served in runs.all])
-        ready = bool(runs.all)
-        return _json({"version": __version__, "ready": ready, "progress": runs.progress, "models": described})
+            described = await task.run(lambda: [run.described for run in served])
+        return _json({"version": __version__, "ready": bool(served), "progress": progress, "models": described})
 
     def _answering(
         self, kind: type[fields.Kind], answer: Callable[[Request, Served, fields.Kind], Response]

@@ -27,13 +27,15 @@ def is_there() -> bool:
 class Training:
     """A process of `spanlm train`; adds its run to `runs` and calls `ready` when it has ended."""
 
-    def __init__(self, runs: Runs, device: str, ready: Callable[[], object]) -> None:
-        self._runs, self._device, self._ready = runs, device, ready
+    def __init__(self, runs: Runs, device: str, ready: Callable[[], object], threads: int | None = None) -> None:
+        self._runs, self._device, self._ready, self._threads = runs, device, ready, threads
         self._process: subprocess.Popen[str] | None = None
 
     def begin(self) -> None:
         self._runs.progress = "The demo is being trained, once. The page goes on by itself."
         command = [sys.executable, "-m", "spanlm", "train", "--out", str(DEMO), "--resume", "auto", "--no-tour"]
+        command += [] if self._device == "auto" else ["--device", self._device]
+        command += [] if self._threads is None else ["--threads", str(self._threads)]
         self._process = start_command(command)
         threading.Thread(target=self._follow, args=(self._process,), daemon=True).start()
 

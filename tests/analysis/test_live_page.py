@@ -193,7 +193,7 @@ def test_the_page_reads_as_python_does(visit: Open, name: str) -> None:
     else:
         record = model.attend(TEXT, state=state)
         tokens, bits = [record.words[0], *record.targets], record.bits.tolist()
-        weights = np.array(content["weights"]) / 1000
+        weights = np.array(content["weights"]) / 10_000
         longer = record.window - weights.shape[1]  # by a row before a word that is not predicted
         np.testing.assert_allclose(np.pad(weights, ((0, 0), (longer, 0))), record.weights, atol=1e-5)
         assert content["held"] == record.occupied.sum(axis=1).tolist()

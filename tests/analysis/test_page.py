@@ -107,7 +107,7 @@ def test_the_page_holds_the_record(nearest: int) -> None:
     record = make_record(WORDS, 3, nearest_lag=nearest)
     content = Page(render_page(record)).record()
     assert (content["window"], content["nearest"]) == (3, nearest)
-    np.testing.assert_allclose(np.array(content["weights"]) / 1000, record.weights, atol=0.0005001)
+    np.testing.assert_allclose(np.array(content["weights"]) / 10_000, record.weights, atol=0.00005001)
     np.testing.assert_allclose(content["bits"], record.bits, atol=0.000051)
     assert content["expected"][2] == [["sat", 0.5], ["other", 0.25]]
     assert content["mean"] == pytest.approx(mean_by_lag(record.weights, nearest).percent, abs=0.005)

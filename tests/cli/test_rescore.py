@@ -89,6 +89,20 @@ def test_bad_rows_are_noted_or_refused(
     cli(*command, "--strict").refused("line 5")
 
 
+def test_lists_that_only_their_size_parts_are_written_whole(cli: Cli, tiny_run: Path) -> None:
+    rows = [f"{words}\t{score}" for words, score in (("a b", -1), ("a", "nan"), ("a c", -2)) for _ in (1,)] * 3
+    Path("n.tsv").write_text("\n".join(rows) + "\n")
+    how = ("--nbest", "n.tsv", "--list-size", "3", "--weights", "total=1")
+    assert cli("rescore", tiny_run, *how, "--out", "best.txt").status == 0
+    cli("rescore", tiny_run, *how, "--nbest-out", "o.tsv").refused("--nbest-out=o.tsv", "known by their size, 3")
+
+
+def test_a_score_called_as_a_column_is_refused(cli: Cli, tiny_run: Path) -> None:
+    Path("n.jsonl").write_text('{"id":"u","hyps":[{"text":"a","score":-1.5,"rank":1}]}\n')
+    how = ("rescore", tiny_run, "--nbest", "n.jsonl", "--weights", "score=1")
+    cli(*how, "--scores", "s.tsv").refused("--scores: has a column rank")
+
+
 def test_without_scores_of_its_own_a_list_is_ranked_by_the_model(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
     (tmp_path / "n").write_text(f"u1-1 {A} {A} {A} {A}\nu1-2 {A}\n")
     cli("rescore", tiny_run, "--nbest", tmp_path / "n", "--out", tmp_path / "o")

@@ -118,6 +118,26 @@ def test_generation_goes_on_from_a_state_and_rows_from_their_own_words(tmp_path:
         model(ids[:1], state=state)
 
 
+def test_rows_padded_on_the_right_go_on_from_their_last_words(run: spanlm.TrainedModel) -> None:
+    model, tokenizer = spanlm.to_hf(run)
+    prompts = ["the cat sat on", "a dog"]
+    batch = tokenizer(prompts, padding=True, return_tensors="pt", padding_side="right")
+    several = model.generate(**batch, max_new_tokens=5, do_sample=False)[:, -5:]
+    for row, prompt in zip(several, prompts, strict=True):
+        alone = model.generate(**tokenizer(prompt, return_tensors="pt"), max_new_tokens=5, do_sample=False)
+        assert row.tolist() == alone[0, -5:].tolist()
+
+
+def test_what_is_saved_again_is_found_by_its_code(run: spanlm.TrainedModel, tmp_path: Path) -> None:
+    command("export", run.folder, "--to", "hf", "--out", tmp_path / "first")
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "first")
+    for kind in (type(again), type(again.config)):
+        kind.register_for_auto_class()  # as trust_remote_code=True does
+    again.save_pretrained(tmp_path / "second")
+    first, second = ({path.name for path in (tmp_path / name).iterdir()} for name in ("first", "second"))
+    assert "modeling_spanlm.py" in second and second < first
+
+
 def test_a_pipeline_puts_words_behind_the_prompt(run: spanlm.TrainedModel) -> None:
     model, tokenizer = spanlm.to_hf(run)
     pipeline = transformers.pipeline("text-generation", model=model, tokenizer=tokenizer)

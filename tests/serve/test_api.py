@@ -401,6 +401,24 @@ def test_what_is_remembered_holds_the_bytes_that_are_counted(tiny_run: Path, lst
             assert all(x.untyped_storage().nbytes() == x.nbytes for x in kept) and sum(x.nbytes for x in kept) <= size
 
 
+def test_words_that_were_drawn_are_read_as_they_are(tiny_run: Path, bytes_run: Path) -> None:
+    client = client_of(runs_of(tiny_run, bytes_run), Work(1, 8))
+
+    def following(**fields: Any) -> Any:
+        return client.post("/api/next", json=fields).json()["candidates"]
+
+    assert following(run="1", prompt="the", words=["cat"]) == following(run="1", prompt="the cat")
+    assert following(run="1", prompt="the", words=["cat", "<eos>"]) == following(run="1", prompt="the cat\n")
+    # half of a character, and the byte that ends it
+    begun = following(run="2", prompt="na", words=["Ã"], count=258)
+    (ended,) = [each for each in begun if each["word"] == "¯"]
+    assert ended["text"] == "ï"
+    drawn = _words(client, run="2", prompt="na", words=["Ã", "¯"], length=3, seed=2)
+    assert [event["word"] for event in drawn] == spanlm.load(bytes_run).generate("naï", length=3, seed=2)
+    refused = client.post("/api/next", json={"run": "1", "words": ["yak"]})
+    assert refused.status_code == 400 and refused.json()["field"] == "words"
+
+
 def test_words_that_a_convention_leaves_out_leave_the_others_their_tokens(tiny_run: Path) -> None:
     runs = runs_of(tiny_run)
     runs.all[0].model.texts.convention = "ptb"

@@ -29,8 +29,7 @@ from spanlm.store.plain import finite
 if TYPE_CHECKING:
     from spanlm.analysis.compare import Comparison, MovedWord
 
-_UNITS = 1000  # of a weight
-_SPAN_UNITS = 10_000  # of 256 spans most have less than a hundredth
+_UNITS = 10_000  # of a weight: of 256 spans most have less than a hundredth
 _SHADE_QUANTILE = 0.99  # the darkest blue: a few single peaks must not make all the rest pale
 _DIGITS = 4  # of bits: a probability of 99.9 % must not read as one of 100
 _SCRIPTS = ("reader.js", "help.js", "words_view.js", "spans_view.js", "cache_view.js", "offline.js")
@@ -80,6 +79,7 @@ def page_content(record: AttentionRecord) -> dict[str, Any]:
     # token t is the word read at position t, token t + 1 the one that came next
     tokens, bits = [record.words[0], *record.targets], finite(record.bits.tolist())
     content = plain_content(tokens, record.unknown, bits, record.expected)
+    content |= {"by_word": True} if record.of_written_words else {}  # what was expected are tokens
     return content | (_word_content(record) if record.parts is None else _span_content(record, record.parts))
 
 
@@ -132,7 +132,7 @@ def _word_content(record: AttentionRecord) -> dict[str, Any]:
     return {
         "window": record.window,
         "nearest": record.nearest_lag,
-        # weights and probabilities in thousandths keep long texts small
+        # whole numbers keep long texts small
         "weights": np.rint(_UNITS * record.weights.astype(np.float64)).astype(int).tolist(),
         "held": record.occupied.sum(axis=1).tolist(),
         "mean": mean,
@@ -153,7 +153,7 @@ def _span_content(record: AttentionRecord, parts: PartsRecord) -> dict[str, Any]
         "nearest": record.nearest_lag,
         "gate": gates,
         "newest": list(newest),
-        "weights": [np.rint(_SPAN_UNITS * row).astype(int).tolist() for row in weights],
+        "weights": [np.rint(_UNITS * row).astype(int).tolist() for row in weights],
         "first": [record.first(t) for t in range(len(record))],
         "expected": {part: [*map(_rounded, rows)] for part, rows in parts.expected.items()},
         # of rows with at least half as many spans as the longest: where few share all, each has much

@@ -56,19 +56,19 @@ function contentOf(tokens, steps) {
   const rows = seen.map((step) => (step ? step.attention : []));
   const window = memory.window ?? Math.max(1, ...rows.map((row) => row.length)), full = rows.filter((row) => row.length === window);
   return { ...content, window, nearest: memory.nearest, held: rows.map((row) => row.length),
-    weights: rows.map((row) => [...Array(window - row.length).fill(0), ...row.map((share) => 1000 * share)]),
+    weights: rows.map((row) => [...Array(window - row.length).fill(0), ...row.map((share) => 10000 * share)]),
     mean: full.length > 1 ? full[0].map((_, j) => 100 * full.reduce((sum, row) => sum + row[j], 0) / full.length) : null,
     darkest: Math.ceil(20 * full.flat().reduce((a, b) => Math.max(a, b), 0)) / 20 || 1 }; // a round one
 }
 
-function countsOf(tokens, bits) {
+function countsOf(tokens, bits, text) {
   const isKnown = (i) => known.has(tokens[i]) && tokens[i] !== UNK;
   const mean = (values) => {
     const scored = values.filter((value) => value !== null);
     const sum = scored.length ? scored.reduce((a, b) => a + b) / scored.length : null;
     return { bits: sum, perplexity: sum === null ? null : 2 ** sum };
   };
-  return { ...mean(bits), known: mean(bits.filter((_, t) => isKnown(t + 1))), words: writtenIn(area.value).length,
+  return { ...mean(bits), known: mean(bits.filter((_, t) => isKnown(t + 1))), words: writtenIn(text).length,
     unknown: words.filter(({ tokens: numbers }) => !numbers.every(isKnown)).length };
 }
 
@@ -78,7 +78,7 @@ function typed(token) {
   if (token === page.eos) return "\n";
   if (!inLetters(page.rule)) return (/(^|\s)$/.test(area.value) ? "" : " ") + token;
   if (token === (page.rule === "bytes" ? "Ġ" : "▁")) return " ";
-  return token.length === 1 && (page.rule === "characters" || token < "\x7f") ? token : null;
+  return [...token].length === 1 && (page.rule === "characters" || token < "\x7f") ? token : null;
 }
 
 function layNext(candidates) {
@@ -102,6 +102,9 @@ function read(caret) {
   const reserved = writtenIn(area.value).includes(page.eos);
   tellTrouble(reserved ? new Error(`the word ${page.eos} is reserved for the end of a line: write it another way`)
     : whole.length > MOST_TOKENS ? new Error(`of ${whole.length.toLocaleString("en")} tokens only the first ${MOST_TOKENS.toLocaleString("en")} are read`) : null);
+  const beyond = words.find(({ tokens: cut }) => last(cut) >= MOST_TOKENS); // the first word that is not read
+  if (beyond) words.splice(words.indexOf(beyond));
+  const text = beyond ? area.value.slice(0, beyond.start) : area.value;
   const empty = reserved || tokens.length < 2;
   document.body.classList.toggle("empty", empty);
   if (empty) {
@@ -109,13 +112,14 @@ function read(caret) {
     layNext([]);
     return;
   }
-  const atLineEnd = /\n[ \t]*$/.test(area.value); // then the next line's first word is expected, too
-  const closed = atLineEnd ? [...tokens, page.eos] : tokens;
+  // after line ends the first word of a line is expected; spaces are tokens of characters and bytes alone
+  const ends = (inLetters(page.rule) ? /\n*$/ : /[ \t\n]*$/).exec(area.value)[0].split("\n").length - 1;
+  const closed = [...tokens, ...Array(ends).fill(page.eos)];
   const steps = network.read(closed.map(idOf), opensContext(closed));
   const content = contentOf(tokens, steps.slice(0, tokens.length - 1));
   reader.fill(content, { position: caret === null ? null : positionAt(caret, words) });
-  tellCounts(countsOf(tokens, content.bits));
-  layNext(silent(closed, closed.length - 2) ? [] : spelled(last(steps)));
+  tellCounts(countsOf(tokens, content.bits, text));
+  layNext(beyond || silent(closed, closed.length - 2) ? [] : spelled(last(steps)));
 }
 
 function open({ text }) {

@@ -82,7 +82,7 @@ function opening({ content: { tokens, unknown } }, values, least = 1) {
 }
 
 // what was expected, best first, beside what came
-function guessList(expected, came, spell) {
+function guessList(expected, came, spell, none = "nothing: it is empty") {
   const items = expected.map(([word, chance]) => {
     const fill = make("span", "fill");
     fill.style.width = along("guess", chance);
@@ -90,7 +90,7 @@ function guessList(expected, came, spell) {
     item.append(make("span", "word", spell(word)), make("span", "track", fill), make("span", "chance", percent(chance)));
     return item;
   });
-  return items.length ? items : [make("li", "none", "nothing: it is empty")];
+  return items.length ? items : [make("li", "none", none)];
 }
 
 // bars of surprisal, a column a word; `before` are those of another setting, drawn as ticks
@@ -381,12 +381,12 @@ class Reader {
 function cameHead(reader, t, expected) {
   const { tokens, bits } = reader.content;
   const came = tokens[t + 1], asRead = reader.asRead(came);
-  const rank = expected.findIndex(([word]) => word === asRead);
+  const rank = reader.content.by_word ? -1 : expected.findIndex(([word]) => word === asRead);
   const chance = rank >= 0 && !reader.cached ? expected[rank][1] : 2 ** -bits[t];
   const guess = rank === 0 ? "its first guess" : rank > 0 ? `its guess no. ${rank + 1}` : `not among its first ${expected.length}`;
   const line = make("p", "note", make("b", "", inBits(bits[t])));
   if (bits[t] !== null) line.append(" of ", term("surprisal"), ` (probability ${percent(chance)})`);
-  if (expected.length) line.append(`, ${guess}`);
+  if (expected.length && !reader.content.by_word) line.append(`, ${guess}`);
   const parts = [make("p", "note", `After “${reader.shown[t]}” came`), make("p", "word", reader.shown[t + 1]), line];
   if (came !== asRead) parts.push(make("p", "note", "not in its vocabulary: read as ", term("<unk>")));
   return parts;

@@ -28,7 +28,13 @@ const token = (() => {
   return given ?? sessionStorage.getItem("token");
 })();
 
-const nameOf = (model) => model.name.replace(/\/+$/, "").split("/").slice(/\/seed-\d+$/.test(model.name) ? -2 : -1).join("/");
+// the end of a run's folder that no other run has; of a seed its family, too
+function nameOf(model) {
+  const parts = ({ name }) => name.replace(/\/+$/, "").split("/"), end = (each, count) => parts(each).slice(-count).join("/");
+  let count = /^seed-\d+$/.test(end(model, 1)) ? 2 : 1;
+  while (count < parts(model).length && app.models.some((other) => other !== model && end(other, count) === end(model, count))) count++;
+  return end(model, count);
+}
 
 // --- requests ---
 

@@ -90,8 +90,7 @@ app.panes.compare = (() => {
     return parts;
   }
 
-  async function changed({ typed = false } = {}) {
-    if (typed) set({ at: "" });
+  async function changed() {
     const empty = !app.text.trim();
     byId("columns").hidden = empty;
     if (empty) {

@@ -14,7 +14,10 @@ app.panes.generate = (() => {
   let asked = null; // the number of the word whose reason is shown
 
   const tokenText = (word) => (word === "<eos>" ? "¶" : word);
-  const given = () => app.text.replace(/[^\S\n]+$/, ""); // a line end begins a new line
+  // a line end begins a new line; spaces are tokens of characters and bytes alone
+  const given = () => (["characters", "bytes"].includes(app.model.tokenizer) ? app.text : app.text.replace(/[^\S\n]+$/, ""));
+  // what was drawn is sent as it was drawn: as text it might be cut otherwise
+  const goesOn = () => ({ run: app.model.id, prompt: given(), words: words.map(({ word }) => word), attention: app.lesion || null });
   const context = (count = words.length) => words.slice(0, count).reduce(
     // tokens below the word bring their own spaces
     (text, { word, text: typed }) => (typed !== undefined ? text + typed : word === "<eos>" ? `${text}\n` : text === "" || text.endsWith("\n") ? text + word : `${text} ${word}`), given());
@@ -67,7 +70,7 @@ app.panes.generate = (() => {
     byId("why").hidden = asked === null;
     try {
       const answer = await newest.ask((signal) => post("next",
-        { run: app.model.id, prompt: context(), count: 1000, temperatures: TEMPERATURES, attention: app.lesion || null }, signal));
+        { ...goesOn(), count: 1000, temperatures: TEMPERATURES }, signal));
       if (!answer) return;
       next = answer;
       byId("candidates").removeAttribute("aria-busy");
@@ -183,7 +186,7 @@ app.panes.generate = (() => {
     asked = null;
     const controller = writing = new AbortController();
     if (length > 1) byId("write").textContent = "Stop";
-    const body = { run: app.model.id, prompt: context(), length, ...knobs(), seed: Math.floor(Math.random() * 2 ** 31), attention: app.lesion || null };
+    const body = { ...goesOn(), length, ...knobs(), seed: Math.floor(Math.random() * 2 ** 31) };
     try {
       for await (const { name, data } of events(await ask("generate", body, { signal: controller.signal }))) {
         if (controller !== writing) return;
@@ -233,6 +236,7 @@ app.panes.generate = (() => {
     const looked = make("p", "note", "Looking where it looked …");
     const list = make("ol", "candidates");
     fillBars(list, candidates.slice(0, 6), candidates.map((each) => Math.exp(each.log_probability)), (k) => {
+      stop();
       remember();
       words = [...words.slice(0, i), { ...candidates[k], candidates, taken: true }];
       asked = null;
@@ -250,13 +254,15 @@ app.panes.generate = (() => {
     const { model } = app;
     if (!model.attends) return ["It has no memory to look into."];
     const state = model.state !== "line" && model.states.includes("carry") ? "carry" : model.state;
-    const text = words[i].word === "<eos>" ? context(i) : context(i + 1);
+    const closes = words[i].word === "<eos>"; // a word behind it, since blank lines at the end are not read
+    const text = closes ? `${context(i)}\n<unk>` : context(i + 1);
     const { record } = (await post("read", { run: model.id, text, state, attention: app.lesion || null })).items[0];
-    const t = record.tokens.length - (words[i].word === "<eos>" ? 2 : 3); // the record is closed by <eos>
+    const t = record.tokens.length - (closes ? 4 : 3); // the record is closed by <eos>
     const shown = (record.written ?? record.tokens).map(tokenText), view = viewOf({ content: record, shown });
-    const looks = view.looks(t).sort((a, b) => b.weight - a.weight).slice(0, 3).filter(({ weight }) => weight >= 0.01);
-    const named = looks.map((look) => `“${record.spans ? view.wordsOf(look) : shown[look.from]}” (${percent(look.weight)})`);
-    return [looks.length ? `Before it came, it looked most at ${named.join(", ")}. ` : "Its memory was still empty. ",
+    const looks = view.looks(t).sort((a, b) => b.weight - a.weight), most = looks.slice(0, 3).filter(({ weight }) => weight >= 0.01);
+    const named = most.map((look) => `“${record.spans ? view.wordsOf(look) : shown[look.from]}” (${percent(look.weight)})`);
+    const nothing = looks.length ? "Before it came, it gave no place 1 % or more. " : app.lesion === "none" ? "Its memory is off. " : "Its memory was still empty. ";
+    return [most.length ? `Before it came, it looked most at ${named.join(", ")}. ` : nothing,
       button("See it in Read", () => { writeText(context(), { pane: "read", pos: String(t) }); }, "bare link")];
   }
 
@@ -276,5 +282,5 @@ app.panes.generate = (() => {
   byId("top-k").addEventListener("input", (event) => { set({ k: String(KS[event.target.value] ?? "") }); layCandidates(); });
   byId("top-p").addEventListener("input", (event) => { set({ p: String(Number(event.target.value)) }); layCandidates(); });
 
-  return { show, changed, reshape, hide: stop, shared: () => [{ body: { text: words.length ? context() : app.text, cache: false } }] };
+  return { show, changed, reshape, hide: () => { stop(); newest.cancel(); }, shared: () => [{ body: { text: words.length ? context() : app.text, cache: false } }] };
 })();

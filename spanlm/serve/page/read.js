@@ -10,8 +10,9 @@ app.panes.read = (() => {
   function show() {
     if (!reader) {
       reader = new Reader(byId("reader"), { tint: app.settings.tint, onSelect: (t, pinned) => set({ pos: pinned ? String(t) : "" }) });
-      reader.tints.addEventListener("change", () => set({ tint: reader.tintName }));
+      reader.tints.addEventListener("change", () => set({ tint: reader.tintName || "nothing" }));
     }
+    reader.tintName = app.settings.tint; // one that a view lacks is none
     laySettings();
     return changed();
   }
@@ -72,7 +73,6 @@ app.panes.read = (() => {
     reader.fill(record, { position, pinned, before: before && bitsBefore(before.items[0].record.bits, record.bits.length) });
     tellCounts(answer);
     tellChange(answer, before, record);
-    if (typed) set({ pos: "" });
   }
 
   function tellChange(answer, before, record) {
@@ -104,5 +104,5 @@ app.panes.read = (() => {
   byId("lesion").addEventListener("change", (event) => { set({ lesion: event.target.value }); changed(); });
   byId("cache").addEventListener("change", (event) => { set({ cache: event.target.checked ? "1" : "" }); changed(); });
 
-  return { show, changed, release: () => reader?.release(), get reader() { return reader; } };
+  return { show, changed, hide: () => newest.cancel(), release: () => reader?.release(), get reader() { return reader; } };
 })();

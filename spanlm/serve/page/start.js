@@ -5,7 +5,8 @@ let pause = 0;
 
 // put a text in, with settings, and show the pane they name
 async function writeText(text, changes = {}) {
-  set({ at: "", ...changes, text });
+  const { run } = changes, other = run && run !== app.settings.run; // in Compare it is side A
+  set({ at: "", ...(other ? { with: app.settings.with.replace(/^[^,]+/, run) } : {}), ...changes, text });
   byId("text").value = text;
   byId("look").hidden = true;
   return showPane(app.settings.pane);
@@ -47,7 +48,7 @@ function layRun() {
 
 function listen() {
   byId("text").addEventListener("input", () => {
-    set({ text: byId("text").value });
+    set({ text: byId("text").value, pos: "", at: "" });
     byId("look").hidden = true;
     byId("examples").value = "";
     growTextarea();
