@@ -525,7 +525,7 @@ def _likely(name: str, schema: Any) -> st.SearchStrategy[Any]:
     if name == "temperatures":
         return st.lists(st.floats(0, 120), max_size=4)
     kinds = {"string": TEXTS, "integer": st.integers(-2, 1200), "number": st.floats(0, 3), "null": st.none()}
-    kinds["boolean"] = st.booleans()
+    kinds |= {"boolean": st.booleans(), "array": st.lists(WORDS, max_size=30)}
     return st.one_of([kinds[one["type"]] for one in schema.get("anyOf", [schema])])
 
 

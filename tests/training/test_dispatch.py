@@ -58,7 +58,7 @@ LIMITS = {
     "daniluk2017/attention-w10": (118, 1),
     "daniluk2017/rm-w15": (147, 1),
     "salton2017/lstm-ptb": (76, 1),
-    "salton2017/single-ptb": (116, 1),
+    "salton2017/single-ptb": (117, 1),
     "salton2017/combined-ptb": (135, 1),
     "merity2018/awd-ptb": (142, 1),
     "yang2018/mos-ptb": (166, 1),

@@ -185,9 +185,8 @@ def _workplace(out: Path) -> Iterator[Path]:
             yield folder
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
-            raise RunError(
-                "out", out, f"{where}{error.strerror}; solve that, and give the same command again"
-            ) from error
+            way = "see that it can be written and has room, and give the same command again"
+            raise RunError("out", out, f"{where}{error.strerror}; {way}") from error
         finally:
             if not any(folder.glob("*.jsonl")):
                 shutil.rmtree(folder, ignore_errors=True)
