@@ -66,7 +66,15 @@ SCORE_DEVIATION = 0.02
 """Standard deviation of the first weights of a classifier, the usual one of `transformers`."""
 
 
-class SpanlmConfig(transformers.PreTrainedConfig):  # type: ignore[misc]
+class _Imported:
+    """What saved folders find by MODELING, so that `transformers` copies no code into them."""
+
+    @classmethod
+    def register_for_auto_class(cls, auto_class: str | None = None) -> None:
+        """Change nothing."""
+
+
+class SpanlmConfig(_Imported, transformers.PreTrainedConfig):  # type: ignore[misc]
     """The configuration of an exported model.
 
     Attributes:
@@ -84,10 +92,6 @@ class SpanlmConfig(transformers.PreTrainedConfig):  # type: ignore[misc]
     num_attention_heads: int = 1
     tie_word_embeddings: bool = False
     use_cache: bool = True
-
-    @classmethod
-    def register_for_auto_class(cls, auto_class: str = "AutoConfig") -> None:
-        """Change nothing: saved folders have MODELING, and no code is copied into them."""
 
 
 @dataclass
@@ -111,7 +115,7 @@ class SpanlmOutput(transformers.utils.ModelOutput):  # type: ignore[misc]
     hidden_states: tuple[Tensor, ...] | None = None
 
 
-class SpanlmPreTrainedModel(transformers.PreTrainedModel):  # type: ignore[misc]
+class SpanlmPreTrainedModel(_Imported, transformers.PreTrainedModel):  # type: ignore[misc]
     """The network of a run, and how it reads rows of words by a mask.
 
     Raises:
@@ -129,10 +133,6 @@ class SpanlmPreTrainedModel(transformers.PreTrainedModel):  # type: ignore[misc]
         super().save_pretrained(save_directory, *arguments, **more)
         imported = f"from spanlm.interop.hf import {', '.join(names.values())}  # noqa: F401\n"
         (Path(save_directory) / MODELING).write_text(imported)
-
-    @classmethod
-    def register_for_auto_class(cls, auto_class: str = "AutoModel") -> None:
-        """Change nothing: saved folders have MODELING, and no code is copied into them."""
 
     def __init__(self, config: SpanlmConfig) -> None:
         super().__init__(config)

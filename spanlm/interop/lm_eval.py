@@ -93,8 +93,8 @@ class SpanlmLM(LM):  # type: ignore[misc]
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
         """Continue each context up to one of the strings `until`, or `max_gen_toks` words."""
         # requests may be repeated, for another answer each
-        asked = enumerate((request.args for request in requests), 1)
-        return [self._continued(context, task, seed) for seed, (context, task) in asked]
+        tasks = enumerate((request.args for request in requests), 1)
+        return [self._continued(context, task, seed) for seed, (context, task) in tasks]
 
     def _continued(self, context: str, task: dict[str, Any], seed: int) -> str:
         until = task.get("until") or []

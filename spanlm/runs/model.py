@@ -377,17 +377,17 @@ class Model:
         Raises:
             InputError: an option is outside its range, or the model needs a first word and the prompt has none.
         """
-        return [drawn.word for drawn in self._continued(request.prompt).draw(request)]
+        return [drawn.word for drawn in self.continuations(request.prompt).draw(request)]
 
     @fields_as_keywords(Continue)
     def words(self, request: Continue) -> Iterator[str]:
         """Yield the words of `generate` as they are drawn."""
-        return (drawn.word for drawn in self._continued(request.prompt).draw(request))
+        return (drawn.word for drawn in self.continuations(request.prompt).draw(request))
 
     @fields_as_keywords(Continue)
     def draw(self, request: Continue) -> Iterator[Drawn]:
         """Yield the words of `generate` as they are drawn, with the distributions they were drawn from."""
-        return self._continued(request.prompt).draw(request)
+        return self.continuations(request.prompt).draw(request)
 
     @fields_as_keywords(Samples)
     def samples(self, request: Samples) -> Iterator[list[str]]:
@@ -395,11 +395,12 @@ class Model:
 
         Sample n, from 0, equals `generate` with seed + n, up to rounding.
         """
-        return self._continued(request.prompt).samples(request, request.count)
+        return self.continuations(request.prompt).samples(request, request.count)
 
-    def _continued(self, prompt: str) -> Continuations:
+    def continuations(self, prompt: str, drawn: Sequence[str] = ()) -> Continuations:
+        """Return what can follow a prompt and the words that were `drawn` after it, which are not cut again."""
         network, texts = self.predictor("generate"), self.texts
-        words = texts.prompt(prompt)
+        words = [*texts.prompt(prompt), *drawn]
         return Continuations(network, self.vocabulary, words, texts.line_by_line, texts.predict_first)
 
     @fields_as_keywords(TuneCache)

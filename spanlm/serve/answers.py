@@ -23,7 +23,7 @@ from spanlm.scoring.cache import cached_words
 from spanlm.scoring.generation import Continuations, Drawn
 from spanlm.scoring.options import BASES, Context, GenerationOptions
 from spanlm.scoring.words import WordScore, WrittenScore, as_row, item_rows, written_scores
-from spanlm.serve.fields import NEURAL_CACHE, Attend, Generate, Next, Page, Read, Score, refuse_long
+from spanlm.serve.fields import NEURAL_CACHE, Attend, Generate, GoOn, Next, Page, Read, Score, refuse_long
 from spanlm.serve.served import Served
 from spanlm.store.plain import finite
 
@@ -259,14 +259,12 @@ def page(served: Served, values: Page) -> str:
 # --- the next word ---
 
 
-def _continuations(model: Model, values: Next | Generate) -> Continuations:
-    """Return what can follow a prompt and the words that were drawn after it, which are not cut again."""
+def _continuations(model: Model, values: GoOn) -> Continuations:
+    """Return what can follow a prompt and words drawn after it; InputError: they are too many, or a word is unknown."""
     refuse_long("prompt", len(model.tokenize(values.prompt)) + len(values.words))
     if unknown := [word for word in values.words if word not in model.vocabulary]:
         raise InputError("words", unknown[0], "is not in the vocabulary, from which words are drawn")
-    network, texts = model.predictor("generate"), model.texts
-    read = [*texts.prompt(values.prompt), *values.words]
-    return Continuations(network, model.vocabulary, read, texts.line_by_line, texts.predict_first)
+    return model.continuations(values.prompt, values.words)
 
 
 def candidates(model: Model, drawn: Drawn, count: int, before: list[str]) -> tuple[list[Row], torch.Tensor]:

@@ -73,20 +73,23 @@ class Score(_Cached):
 _DRAWN = "words that were drawn after the prompt, as the answers name them; they are read as they are"
 
 
-class Next(Request):
-    """The distribution of the next word; log p in nats."""
+class GoOn(Request):
+    """A beginning to go on from."""
 
     prompt: Annotated[str, Meta(description="words to go on from; none: a line begins")] = ""
     words: Annotated[list[Annotated[str, Meta(max_length=1000)]], Meta(max_length=10_000, description=_DRAWN)] = []
+
+
+class Next(GoOn):
+    """The distribution of the next word; log p in nats."""
+
     count: Annotated[int, Meta(ge=1, le=1000, description="number of candidates")] = 100
     temperatures: Annotated[list[_Heat], Meta(max_length=100, description=_TAILS)] = []
 
 
-class Generate(Request):
+class Generate(GoOn):
     """Generated words as a stream of the events word, done and error."""
 
-    prompt: Annotated[str, Meta(description="words to go on from; none: a line begins")] = ""
-    words: Annotated[list[Annotated[str, Meta(max_length=1000)]], Meta(max_length=10_000, description=_DRAWN)] = []
     length: Annotated[int, Meta(ge=1, le=10_000, description=_GENERATION["length"])] = _USUAL.length
     temperature: Annotated[float, Meta(ge=0, le=100, description=_GENERATION["temperature"])] = _USUAL.temperature
     top_k: Annotated[Annotated[int, Meta(ge=1, le=10**9)] | None, Meta(description=_GENERATION["top_k"])] = None

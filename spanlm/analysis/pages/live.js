@@ -56,7 +56,7 @@ function contentOf(tokens, steps) {
   const rows = seen.map((step) => (step ? step.attention : []));
   const window = memory.window ?? Math.max(1, ...rows.map((row) => row.length)), full = rows.filter((row) => row.length === window);
   return { ...content, window, nearest: memory.nearest, held: rows.map((row) => row.length),
-    weights: rows.map((row) => [...Array(window - row.length).fill(0), ...row.map((share) => 10000 * share)]),
+    weights: rows.map((row) => [...Array(window - row.length).fill(0), ...row.map((share) => UNITS * share)]),
     mean: full.length > 1 ? full[0].map((_, j) => 100 * full.reduce((sum, row) => sum + row[j], 0) / full.length) : null,
     darkest: Math.ceil(20 * full.flat().reduce((a, b) => Math.max(a, b), 0)) / 20 || 1 }; // a round one
 }

@@ -7,6 +7,7 @@ const LEAST_AXIS = 16; // bits of the darkest tint, which is the top of the char
 const FUNCTION_WORD = /^(an?|and|are|as|at|be|been|but|by|can|could|did|do|does|for|from|had|has|have|he|her|his|i|if|in|is|it|its|may|must|my|no|not|of|on|or|our|shall|she|should|so|than|that|the|their|them|then|there|these|they|this|those|to|was|we|were|what|when|where|which|who|will|with|would|you|your)$/i;
 const OPENING_WORDS = 80; // so many from its beginning may be open when a page opens
 const FEW_WORDS = 24; // a text so short is set larger, and its chart names every word
+const UNITS = 10000; // of a weight: the content has whole numbers
 const SOME_WORDS = 40; // so many names still fit beside each other on a wide screen
 
 function make(tag, className, ...children) {

@@ -28,14 +28,14 @@ class SpansView extends LooksView {
       make("div", "expected", make("h2", "", "Expected by"), make("div", "three", ...columns)),
       make("div", "looked spans", this.spans, this.lags, this.peaks));
     layKey(this.reader, nearest ? "just read, in no span yet" : "just read", darkest,
-      weights.some((row) => row.some((weight) => weight > 10000 * darkest)));
+      weights.some((row) => row.some((weight) => weight > UNITS * darkest)));
   }
 
   looks(t) {
     const { span, first, newest, weights } = this.reader.content;
     return weights[t].map((weight, k) => {
       const to = newest[t] - k * span;
-      return { from: Math.max(first[t], to - span + 1), to, weight: weight / 10000 };
+      return { from: Math.max(first[t], to - span + 1), to, weight: weight / UNITS };
     });
   }
 

@@ -36,7 +36,7 @@ class WordsView extends LooksView {
       : make("div", "looked", make("p", "note", "It has no memory to look into: all it knows of the text is in the ", term("state"), " of its encoder."));
     this.reader.panel.replaceChildren(this.came, make("div", "expected", make("h2", "", "It expected"), this.expected), looked);
     layKey(this.reader, nearest ? "just read, known without looking back" : "just read (0 in the panel)", darkest,
-      this.attends && weights.some((row) => row.some((weight) => weight > 10000 * darkest)));
+      this.attends && weights.some((row) => row.some((weight) => weight > UNITS * darkest)));
   }
 
   lagOf(j) { return this.reader.content.window - 1 - j + this.reader.content.nearest; }
@@ -45,7 +45,7 @@ class WordsView extends LooksView {
     if (!this.attends) return [];
     const { weights, held, nearest } = this.reader.content;
     return weights[t]
-      .map((weight, j) => ({ weight: weight / 10000, lag: this.lagOf(j), from: t - this.lagOf(j), to: t - this.lagOf(j) }))
+      .map((weight, j) => ({ weight: weight / UNITS, lag: this.lagOf(j), from: t - this.lagOf(j), to: t - this.lagOf(j) }))
       .filter(({ lag }) => lag - nearest < held[t]);
   }
 
@@ -53,9 +53,9 @@ class WordsView extends LooksView {
     const { reader } = this, { tokens, expected } = reader.content;
     this.came.replaceChildren(...cameHead(reader, t, expected[t]));
     // of a written word the guesses are first tokens, which are no words
-    const came = reader.content.by_word ? null : reader.asRead(tokens[t + 1]);
+    const next = reader.content.by_word ? null : reader.asRead(tokens[t + 1]);
     const none = reader.content.bits[t] === null ? "nothing: no word was predicted" : "not shown: it predicts sub-words";
-    this.expected.replaceChildren(...guessList(expected[t], came, (word) => reader.spell(word), none));
+    this.expected.replaceChildren(...guessList(expected[t], next, (word) => reader.spell(word), none));
     this.axes.guess = expected[t][0]?.[1] ?? 0;
     if (this.attends) this.tellLags(t);
   }
@@ -69,7 +69,7 @@ class WordsView extends LooksView {
     this.lags.hidden = !peaks.length; // an axis without bars says nothing
     this.lags.replaceChildren(...(peaks.length ? weights[t] : []).map((weight, j) => {
       const lag = this.lagOf(j), now = make("div", "now");
-      now.style.height = along("look", weight / 10000);
+      now.style.height = along("look", weight / UNITS);
       const slot = make("div", t >= lag ? "slot" : "slot absent", now);
       if (mean) slot.appendChild(make("div", "usual")).style.bottom = along("look", mean[j] / 100);
       if (lag === nearest || lag % every === 0) slot.append(make("span", "lag", signed(lag)));
@@ -85,11 +85,11 @@ class WordsView extends LooksView {
 
   // what a pointer gave the word that came, and what it left to the vocabulary
   copied(t, looks) {
-    const { reader } = this, { tokens } = reader.content, came = reader.asRead(tokens[t + 1]);
+    const { reader } = this, { tokens } = reader.content, next = reader.asRead(tokens[t + 1]);
     const sum = (list) => list.reduce((all, { weight }) => all + weight, 0);
-    const found = looks.filter(({ from }) => reader.asRead(tokens[from]) === came);
+    const copies = looks.filter(({ from }) => reader.asRead(tokens[from]) === next);
     const left = make("b", "", percent(Math.max(0, 1 - sum(looks))));
-    return make("li", "none", found.length ? `Copied from ${found.length} place${found.length > 1 ? "s" : ""} before: ${percent(sum(found))}. ` : "It stood nowhere before, so nothing was copied. ",
+    return make("li", "none", copies.length ? `Copied from ${copies.length} place${copies.length > 1 ? "s" : ""} before: ${percent(sum(copies))}. ` : "It stood nowhere before, so nothing was copied. ",
       "Left to the vocabulary: ", left, ".");
   }
 
